@@ -24,7 +24,7 @@ const module = "github.com/vicinity-proxy/vicinity/"
 const root = ".."
 
 // sourceFolder has the non-test Go files of one folder.
-type source struct {
+type sourceFolder struct {
 	folder string // relative to the root, with slashes
 	files  []*ast.File
 }
@@ -68,7 +68,7 @@ func TestImportRulesMatchPackages(t *testing.T) {
 	all := sources(t)
 	for _, rule := range rules {
 		for _, pattern := range slices.Concat(rule.packages, rule.exempt, rule.forbidden, rule.allowed, rule.order) {
-			matches := func(source source) bool {
+			matches := func(source sourceFolder) bool {
 				return covers(pattern, source.folder) || slices.ContainsFunc(source.imports(), func(imported string) bool {
 					return covers(pattern+"/...", imported)
 				})
@@ -82,11 +82,11 @@ func TestImportRulesMatchPackages(t *testing.T) {
 
 // TestReadmeHasImportRules compares the table in README.md with the rules.
 func TestReadmeHasImportRules(t *testing.T) {
-	golden.Tables(t, "README.md", map[string]string{"import rules": table()})
+	golden.Tables(t, "README.md", map[string]string{"import rules": rulesTable()})
 }
 
 // rulesTable formats the rules as Markdown.
-func table() string {
+func rulesTable() string {
 	names := func(patterns []string) string {
 		var names []string
 		for _, pattern := range patterns {
@@ -121,7 +121,7 @@ func table() string {
 }
 
 // violations lists the imports of a folder that break a rule.
-func violations(source source) []string {
+func violations(source sourceFolder) []string {
 	var found []string
 	for _, rule := range rules {
 		if rule.order != nil {
@@ -134,7 +134,7 @@ func violations(source source) []string {
 		for _, imported := range source.imports() {
 			local, isLocal := strings.CutPrefix(imported, module)
 			if isLocal && local != source.folder && coveredBy(rule.forbidden, local) && !coveredBy(rule.allowed, local) ||
-				!isLocal && within(rule.forbidden, imported) {
+				!isLocal && isWithinAny(rule.forbidden, imported) {
 				found = append(found, fmt.Sprintf("%s must not import %s: %s", source.folder, local, rule.reason))
 			}
 		}
@@ -146,15 +146,15 @@ func violations(source source) []string {
 }
 
 // layerViolations lists a folder's imports of packages that come later in a rule's order.
-func layerViolations(rule rule, source source) []string {
+func layerViolations(rule importRule, source sourceFolder) []string {
 	var found []string
-	ownRank, isOrdered := rank(rule.order, source.folder)
+	folderRank, isOrdered := rank(rule.order, source.folder)
 	for _, imported := range source.imports() {
 		local, isLocal := strings.CutPrefix(imported, module)
 		if !isLocal || !isOrdered {
 			continue
 		}
-		if importedRank, _ := rank(rule.order, local); importedRank > ownRank {
+		if importedRank, _ := rank(rule.order, local); importedRank > folderRank {
 			found = append(found, fmt.Sprintf("%s must not import %s, a later layer: %s", source.folder, local, rule.reason))
 		}
 	}
@@ -173,7 +173,7 @@ func rank(order []string, folder string) (position int, isOrdered bool) {
 }
 
 // purityViolations lists the imports and the uses of clocks that a pure package must not have.
-func purityViolations(source source) []string {
+func purityViolations(source sourceFolder) []string {
 	var found []string
 	for _, imported := range source.imports() {
 		if reason, ok := impure[imported]; ok {
@@ -209,7 +209,7 @@ func clockCalls(file *ast.File) []string {
 }
 
 // imports returns the distinct imports of the files, sorted.
-func (s source) imports() []string {
+func (s sourceFolder) imports() []string {
 	var imports []string
 	for _, file := range s.files {
 		for _, spec := range file.Imports {
@@ -238,7 +238,7 @@ func coveredBy(patterns []string, folder string) bool {
 }
 
 // isWithinAny reports whether a path is one of the parents or below one.
-func within(parents []string, imported string) bool {
+func isWithinAny(parents []string, imported string) bool {
 	return slices.ContainsFunc(parents, func(parent string) bool { return covers(parent+"/...", imported) })
 }
 
@@ -249,7 +249,7 @@ func isModule(folder string) bool {
 }
 
 // sources parses all non-test files of the module, in the order of their folders.
-func sources(t *testing.T) []source {
+func sources(t *testing.T) []sourceFolder {
 	t.Helper()
 	found := map[string][]*ast.File{}
 	for _, top := range []string{"cmd", "e2e", "pkg"} {
@@ -276,9 +276,9 @@ func sources(t *testing.T) []source {
 			t.Fatalf("read the packages below %s: %v", top, err)
 		}
 	}
-	var sources []source
+	var sources []sourceFolder
 	for _, folder := range slices.Sorted(maps.Keys(found)) {
-		sources = append(sources, source{folder: folder, files: found[folder]})
+		sources = append(sources, sourceFolder{folder: folder, files: found[folder]})
 	}
 	return sources
 }

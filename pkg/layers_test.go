@@ -2,7 +2,7 @@ package pkg_test
 
 // importRule forbids some packages to import others, of this module or of other modules. A pattern is a folder, or with
 // /... the folder and all below it.
-type rule struct {
+type importRule struct {
 	packages  []string
 	exempt    []string // those of them that are exempt
 	forbidden []string
@@ -17,7 +17,7 @@ type rule struct {
 
 // rules are all import rules that the compiler does not enforce. README.md has them as a table, which
 // `go test ./pkg -update` writes.
-var rules = []rule{
+var rules = []importRule{
 	{
 		order: []string{
 			"pkg/...", "pkg/webhook/...",

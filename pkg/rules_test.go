@@ -10,13 +10,13 @@ import (
 )
 
 // parseSource returns a folder with one file, which has the given text.
-func parseSource(t *testing.T, folder, text string) source {
+func parseSource(t *testing.T, folder, text string) sourceFolder {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "file.go", text, parser.ParseComments)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return source{folder: folder, files: []*ast.File{file}}
+	return sourceFolder{folder: folder, files: []*ast.File{file}}
 }
 
 func TestViolations(t *testing.T) {

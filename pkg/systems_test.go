@@ -33,8 +33,8 @@ func TestProgramsTypeCheckOnOtherSystems(t *testing.T) {
 				t.Fatalf("found %d packages in %v", len(found), test.programs)
 			}
 			packages.Visit(found, nil, func(p *packages.Package) {
-				for _, mistake := range p.Errors {
-					t.Error(mistake)
+				for _, loadError := range p.Errors {
+					t.Error(loadError)
 				}
 				if p.Types == nil || !p.Types.Complete() {
 					t.Errorf("%s was not checked", p.PkgPath)

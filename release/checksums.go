@@ -32,8 +32,8 @@ func writeChecksums(folder string) error {
 	return nil
 }
 
-// list prints the files of a folder with their sizes.
-func list(out io.Writer, folder string) error {
+// printFiles prints the files of a folder with their sizes.
+func printFiles(out io.Writer, folder string) error {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
 		return fmt.Errorf("list files: %w", err)

@@ -80,7 +80,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err := errors.Join(os.RemoveAll(folder), os.Rename(r.folder, folder)); err != nil {
 		return fmt.Errorf("move the files to %s: %w", folder, err)
 	}
-	return list(out, folder)
+	return printFiles(out, folder)
 }
 
 // checkVersion accepts v1.2.3, with an optional pre-release suffix.

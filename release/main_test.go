@@ -30,8 +30,8 @@ func TestCheckVersion(t *testing.T) {
 	}
 }
 
-// repository creates a repository with one commit, and changes into it.
-func repository(t *testing.T) {
+// initRepository creates a repository with one commit, and changes into it.
+func initRepository(t *testing.T) {
 	t.Helper()
 	t.Chdir(t.TempDir())
 	t.Setenv("GIT_COMMITTER_DATE", "2026-01-02T03:04:05Z")
@@ -46,7 +46,7 @@ func repository(t *testing.T) {
 }
 
 func TestUncommittedChangesAreRejected(t *testing.T) {
-	repository(t)
+	initRepository(t)
 	commit, created, err := head(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -67,8 +67,8 @@ func TestUncommittedChangesAreRejected(t *testing.T) {
 	}
 }
 
-func TestAFailedRunKeepsTheOldRelease(t *testing.T) {
-	repository(t) // without a Makefile
+func TestFailedRunKeepsOldRelease(t *testing.T) {
+	initRepository(t) // without a Makefile
 	if err := os.Mkdir("dist", 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -123,8 +123,8 @@ func TestSBOM(t *testing.T) {
 		t.Fatal(err)
 	}
 	found := map[string]string{}
-	for _, part := range document.Packages {
-		found[part.PackageName] = part.PackageVersion
+	for _, pkg := range document.Packages {
+		found[pkg.PackageName] = pkg.PackageVersion
 	}
 	content, err := os.ReadFile(r.path("tests"))
 	if err != nil {
@@ -153,7 +153,7 @@ func TestChecksums(t *testing.T) {
 		t.Errorf("sha256sum: %v: %s", err, output)
 	}
 	var table bytes.Buffer
-	if err := list(&table, r.folder); err != nil || !strings.Contains(table.String(), filepath.Join(r.folder, "tests")) {
+	if err := printFiles(&table, r.folder); err != nil || !strings.Contains(table.String(), filepath.Join(r.folder, "tests")) {
 		t.Errorf("%v: %s", err, &table)
 	}
 }
@@ -166,24 +166,24 @@ func TestManifestImages(t *testing.T) {
 		t.Fatal(err)
 	}
 	images := map[string]string{}
-	for _, way := range installMethods {
-		text, err := os.ReadFile(r.path(way.file))
+	for _, method := range installMethods {
+		text, err := os.ReadFile(r.path(method.file))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if !strings.HasPrefix(string(text), "# Vicinity v0.1.0\n#\n# ") {
-			t.Errorf("%s begins with %.40q", way.file, text)
+			t.Errorf("%s begins with %.40q", method.file, text)
 		}
 		for line := range strings.Lines(string(text)) {
 			if _, image, ok := strings.Cut(strings.TrimSpace(line), "image: "); ok {
-				images[way.file] += image
+				images[method.file] += image
 			}
 			if strings.HasPrefix(line, "#") && len(line) > 120 {
-				t.Errorf("%s: a long line: %s", way.file, line)
+				t.Errorf("%s: a long line: %s", method.file, line)
 			}
 		}
 		if !strings.Contains(string(text), "app.kubernetes.io/version: v0.1.0\n") {
-			t.Errorf("%s has no version label", way.file)
+			t.Errorf("%s has no version label", method.file)
 		}
 	}
 	want := map[string]string{

@@ -45,13 +45,13 @@ Edit one value in the ConfigMap vicinity-proxy before you apply it: clusterCIDR,
 
 // renderManifests renders the file of each installation method, with the images of this version.
 func (r release) renderManifests(ctx context.Context) error {
-	for _, way := range installMethods {
-		text, err := r.render(ctx, way)
+	for _, method := range installMethods {
+		text, err := r.render(ctx, method)
 		if err != nil {
-			return fmt.Errorf("render %s: %w", way.folder, err)
+			return fmt.Errorf("render %s: %w", method.folder, err)
 		}
-		if err := os.WriteFile(r.path(way.file), []byte(text), 0o644); err != nil {
-			return fmt.Errorf("write %s: %w", way.file, err)
+		if err := os.WriteFile(r.path(method.file), []byte(text), 0o644); err != nil {
+			return fmt.Errorf("write %s: %w", method.file, err)
 		}
 	}
 	r.step("rendered the manifests")
@@ -59,25 +59,25 @@ func (r release) renderManifests(ctx context.Context) error {
 }
 
 // render renders a folder of manifests with the release's images and a version label.
-func (r release) render(ctx context.Context, way installMethod) (string, error) {
+func (r release) render(ctx context.Context, method installMethod) (string, error) {
 	folder := r.path("kustomize")
 	if err := os.Mkdir(folder, 0o755); err != nil {
 		return "", err
 	}
-	text, err := r.renderIn(ctx, folder, way)
+	text, err := r.renderIn(ctx, folder, method)
 	if err := errors.Join(err, os.RemoveAll(folder)); err != nil {
 		return "", err
 	}
 	if strings.Contains(text, ":VERSION") {
 		return "", fmt.Errorf("an image has no version:\n%s", text)
 	}
-	about := fmt.Sprintf("Vicinity %s\n\n%s\n\n%s/tree/%s/%s", r.version, way.header, source, r.version, way.folder)
-	return comment(about) + text + "\n", nil
+	header := fmt.Sprintf("Vicinity %s\n\n%s\n\n%s/tree/%s/%s", r.version, method.header, source, r.version, method.folder)
+	return comment(header) + text + "\n", nil
 }
 
 // renderIn renders with a kustomization in an existing, empty folder.
-func (r release) renderIn(ctx context.Context, folder string, way installMethod) (string, error) {
-	base, err := relative(folder, way.folder)
+func (r release) renderIn(ctx context.Context, folder string, method installMethod) (string, error) {
+	base, err := relative(folder, method.folder)
 	if err != nil {
 		return "", err
 	}

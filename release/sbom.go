@@ -62,11 +62,11 @@ func (r release) document(file, sum string, info *debug.BuildInfo) *spdx.Documen
 	mainPackage.PackageLicenseDeclared = license
 	mainPackage.PackageChecksums = []common.Checksum{{Algorithm: common.SHA256, Value: sum}}
 	document.Packages = []*spdx.Package{mainPackage, newPackage("Go", "stdlib", strings.TrimPrefix(info.GoVersion, "go"))}
-	for number, module := range info.Deps {
+	for i, module := range info.Deps {
 		if module.Replace != nil {
 			module = module.Replace
 		}
-		id := common.ElementID(fmt.Sprintf("Module-%d", number+1))
+		id := common.ElementID(fmt.Sprintf("Module-%d", i+1))
 		document.Packages = append(document.Packages, newPackage(id, module.Path, module.Version))
 	}
 	document.Relationships = []*spdx.Relationship{relation("DOCUMENT", common.TypeRelationshipDescribe, mainPackage.PackageSPDXIdentifier)}

@@ -29,7 +29,7 @@ func TestBindFailureIsFatalWithHardFail(t *testing.T) {
 				t.Fatal(err)
 			}
 			command := namespace.Command(program,
-				splitArgs("run --node node-a --log-level error --bind-address-hard-fail --manifests "+state+" "+test.flag)...)
+				splitArgs("run --node node-a --log-level error --bind-address-hard-fail --manifests "+stateFolder+" "+test.flag)...)
 			command.Env = append(os.Environ(), asProxy+"=1")
 			var stderr strings.Builder
 			command.Stderr = &stderr
@@ -45,7 +45,7 @@ func TestBindFailureIsFatalWithHardFail(t *testing.T) {
 func TestAddressIsServedOnceItIsFree(t *testing.T) {
 	namespace := netns.New(t)
 	taken := listenIn(t, namespace, "127.0.0.1:9")
-	d := startDaemon(t, namespace, splitArgs("--manifests "+state+" --metrics-bind-address 127.0.0.1:9")...) // the first sync is done
+	d := startDaemon(t, namespace, splitArgs("--manifests "+stateFolder+" --metrics-bind-address 127.0.0.1:9")...) // the first sync is done
 	if err := taken.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func TestAddressIsServedOnceItIsFree(t *testing.T) {
 		t.Errorf("status %d, %d bytes; want metrics", status, len(body))
 	}
 	const want = "level=ERROR msg=\"failed to serve on an address; retrying\""
-	if ended := d.end(t); ended.status != 0 || strings.Count(ended.stderr, want) != 1 {
+	if ended := d.stop(t); ended.status != 0 || strings.Count(ended.stderr, want) != 1 {
 		t.Errorf("ended with %+v, want status 0 and one line with %q", ended, want)
 	}
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// busyState is a Service with a node port and a health check. Both of its endpoints are on this node.
-const busyState = `apiVersion: v1
+// dnsState is a Service with a node port and a health check. Both of its endpoints are on this node.
+const dnsState = `apiVersion: v1
 kind: List
 items:
 - apiVersion: v1
@@ -61,9 +61,9 @@ func TestTheDaemonFollowsAddressesAndEndpoints(t *testing.T) {
 	namespace := netns.New(t)
 	addLink(t, namespace, "10.244.1.5/32", "10.244.1.6/32")
 	for _, addr := range []string{"10.244.1.5:5353", "10.244.1.6:5353"} {
-		echo(t, namespace, addr)
+		startUDPEcho(t, namespace, addr)
 	}
-	folder := writeState(t, busyState)
+	folder := writeState(t, dnsState)
 	d := startDaemon(t, namespace, "--manifests", folder, "--nodeport-addresses", "192.0.2.0/24")
 
 	t.Run("an address that appears serves health checks and node ports, until it vanishes", func(t *testing.T) {
@@ -73,7 +73,7 @@ func TestTheDaemonFollowsAddressesAndEndpoints(t *testing.T) {
 	t.Run("a UDP flow ends with its endpoint, and is counted", func(t *testing.T) {
 		d.removeEndpoint(t, folder)
 	})
-	if ended := d.end(t); ended.status != 0 {
+	if ended := d.stop(t); ended.status != 0 {
 		t.Errorf("the daemon ended with %+v, want 0", ended)
 	}
 }
@@ -90,7 +90,7 @@ func (d *daemonUnderTest) expectServedWhileAssigned(t *testing.T, addr string) {
 	wait.Until(t, "the node port is served on "+addr, func() bool { return d.responds(t, net.JoinHostPort(addr, "30053")) })
 
 	changeAddress(t, d.namespace, netlink.AddrDel, addr+"/24")
-	wait.Until(t, addr+" no longer serves node ports", func() bool { return !strings.Contains(rules(d.namespace), addr) })
+	wait.Until(t, addr+" no longer serves node ports", func() bool { return !strings.Contains(listRules(d.namespace), addr) })
 }
 
 // removeEndpoint removes the endpoint of a flow from the folder.
@@ -99,7 +99,7 @@ func (d *daemonUnderTest) removeEndpoint(t *testing.T, folder string) {
 	wait.Until(t, "a flow goes to the first endpoint", func() bool {
 		return d.responds(t, dnsService) && d.flowsTo(t, "10.244.1.5") > 0
 	})
-	text := strings.Replace(busyState, firstEndpoint, "", 1)
+	text := strings.Replace(dnsState, firstEndpoint, "", 1)
 	if err := os.WriteFile(filepath.Join(folder, "state.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -125,14 +125,14 @@ func (d *daemonUnderTest) removeEndpoint(t *testing.T, folder string) {
 // flowsTo returns how many UDP flows to the Service conntrack translates to an endpoint.
 func (d *daemonUnderTest) flowsTo(t *testing.T, endpoint string) int {
 	t.Helper()
-	return d.flows(t, unix.IPPROTO_UDP, func(flow *netlink.ConntrackFlow) bool {
+	return d.countFlows(t, unix.IPPROTO_UDP, func(flow *netlink.ConntrackFlow) bool {
 		to := net.JoinHostPort(flow.Forward.DstIP.String(), strconv.Itoa(int(flow.Forward.DstPort)))
 		return to == dnsService && flow.Reverse.SrcIP.String() == endpoint
 	})
 }
 
-// flows counts the node's IPv4 flows of a protocol for which matches returns true.
-func (d *daemonUnderTest) flows(t *testing.T, protocol uint8, matches func(*netlink.ConntrackFlow) bool) int {
+// countFlows counts the node's IPv4 flows of a protocol for which matches returns true.
+func (d *daemonUnderTest) countFlows(t *testing.T, protocol uint8, matches func(*netlink.ConntrackFlow) bool) int {
 	t.Helper()
 	var flows []*netlink.ConntrackFlow
 	var err error
@@ -182,8 +182,8 @@ func (d *daemonUnderTest) responds(t *testing.T, address string) bool {
 	return err == nil && bytes.Equal(got[:n], sent)
 }
 
-// echo starts a UDP server that sends each datagram back to its sender, until the test ends.
-func echo(t *testing.T, namespace *netns.Namespace, address string) {
+// startUDPEcho starts a UDP server that sends each datagram back to its sender, until the test ends.
+func startUDPEcho(t *testing.T, namespace *netns.Namespace, address string) {
 	t.Helper()
 	var socket net.PacketConn
 	var err error

@@ -58,14 +58,14 @@ func newKubeconfig(t *testing.T) mountedKubeconfig {
 	return m
 }
 
-// startFailing starts `proxy run` in a new namespace, with a kubeconfig of an unreachable server. log returns what it
+// startWithUnreachableServer starts `proxy run` in a new namespace, with a kubeconfig of an unreachable server. log returns what it
 // has logged so far, and ended receives its exit status.
-func startFailing(t *testing.T, args ...string) (log func() string, ended <-chan int) {
+func startWithUnreachableServer(t *testing.T, args ...string) (log func() string, ended <-chan int) {
 	t.Helper()
-	return startFailingIn(t, netns.New(t), args...)
+	return startWithUnreachableServerIn(t, netns.New(t), args...)
 }
 
-func startFailingIn(t *testing.T, namespace *netns.Namespace, args ...string) (log func() string, ended <-chan int) {
+func startWithUnreachableServerIn(t *testing.T, namespace *netns.Namespace, args ...string) (log func() string, ended <-chan int) {
 	t.Helper()
 	program, err := os.Executable()
 	if err != nil {
@@ -87,11 +87,11 @@ func startFailingIn(t *testing.T, namespace *netns.Namespace, args ...string) (l
 			t.Fatal(err)
 		}
 		return string(text)
-	}, exitOf(t, command)
+	}, exitStatus(t, command)
 }
 
-// exitOf returns a channel that receives the program's exit status. The program is killed when the test ends.
-func exitOf(t *testing.T, command *exec.Cmd) <-chan int {
+// exitStatus returns a channel that receives the program's exit status. The program is killed when the test ends.
+func exitStatus(t *testing.T, command *exec.Cmd) <-chan int {
 	t.Helper()
 	status, ended := make(chan int, 1), make(chan struct{})
 	go func() {
@@ -114,7 +114,7 @@ func TestValidKubeconfigUpdateEndsTheDaemon(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			kubeconfig.write(t, "..before "+name, kubeconfigOf("6443"))
-			log, ended := startFailing(t, args...)
+			log, ended := startWithUnreachableServer(t, args...)
 			wait.Until(t, "the proxy has tried to reach the API server", func() bool {
 				return strings.Contains(log(), "watch interrupted")
 			})

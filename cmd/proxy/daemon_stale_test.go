@@ -20,7 +20,7 @@ var unresponsiveState = strings.NewReplacer(
 	"{name: dns, port: 53, protocol: UDP, nodePort: 30053}", "{name: http, port: 80, protocol: TCP}",
 	"{name: dns, port: 5353, protocol: UDP}", "{name: http, port: 8080, protocol: TCP}",
 	"    type: LoadBalancer\n    externalTrafficPolicy: Local\n    healthCheckNodePort: 32000\n", "",
-).Replace(busyState)
+).Replace(dnsState)
 
 // TestTheDaemonDeletesStaleDials: a client's connection attempt to an endpoint that does not reply reaches another
 // endpoint after the first one was removed.
@@ -28,7 +28,7 @@ func TestTheDaemonDeletesStaleDials(t *testing.T) {
 	namespace := netns.New(t)
 	addLink(t, namespace, "10.244.1.5/32", "10.244.1.6/32")
 	namespace.Load("table inet silent {\nchain in { type filter hook input priority 0; ip daddr 10.244.1.5 tcp dport 8080 drop; }\n}\n")
-	echoTCP(t, namespace, "10.244.1.6:8080")
+	startTCPEcho(t, namespace, "10.244.1.6:8080")
 	second := strings.ReplaceAll(firstEndpoint, "10.244.1.5", "10.244.1.6")
 	folder := writeState(t, strings.ReplaceAll(unresponsiveState, second, ""))
 	d := startDaemon(t, namespace, "--manifests", folder)
@@ -45,7 +45,7 @@ func TestTheDaemonDeletesStaleDials(t *testing.T) {
 		dialled <- err
 	}()
 	wait.Until(t, "an unreplied connection", func() bool {
-		return d.flows(t, unix.IPPROTO_TCP, func(flow *netlink.ConntrackFlow) bool { return flow.Reverse.SrcIP.String() == "10.244.1.5" }) == 1
+		return d.countFlows(t, unix.IPPROTO_TCP, func(flow *netlink.ConntrackFlow) bool { return flow.Reverse.SrcIP.String() == "10.244.1.5" }) == 1
 	})
 	text := strings.ReplaceAll(unresponsiveState, firstEndpoint, "")
 	if err := os.WriteFile(filepath.Join(folder, "state.yaml"), []byte(text), 0o600); err != nil {
@@ -59,7 +59,7 @@ func TestTheDaemonDeletesStaleDials(t *testing.T) {
 		return strings.Contains(metrics, `vicinity_conntrack_stale_entries_deleted_total{protocol="TCP",state="unreplied"} 1`+"\n") &&
 			!strings.Contains(metrics, `vicinity_conntrack_dump_duration_seconds_count{result="complete"} 0`+"\n")
 	})
-	ended := d.end(t)
+	ended := d.stop(t)
 	if ended.status != 0 || !strings.Contains(ended.stderr, "deleted stale conntrack entries of unreplied connections") {
 		t.Errorf("the daemon ended with %+v, want status 0, and a log line about the deleted entry", ended)
 	}

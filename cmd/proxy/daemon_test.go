@@ -74,8 +74,8 @@ func startDaemon(t *testing.T, namespace *netns.Namespace, args ...string) *daem
 	return d
 }
 
-// end stops the daemon by a signal, and returns its output and exit status.
-func (d *daemonUnderTest) end(t *testing.T) outcome {
+// stop stops the daemon by a signal, and returns its output and exit status.
+func (d *daemonUnderTest) stop(t *testing.T) outcome {
 	t.Helper()
 	if err := d.process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -116,7 +116,7 @@ func (d *daemonUnderTest) get(t *testing.T, address, path string) (status int, b
 func manifestsCopy(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS(state)); err != nil {
+	if err := os.CopyFS(dir, os.DirFS(stateFolder)); err != nil {
 		t.Fatal(err)
 	}
 	return dir
@@ -132,8 +132,8 @@ func goodManifests(t *testing.T) string {
 	return dir
 }
 
-// rules returns the kernel's list of our IPv4 table; empty if the table does not exist.
-func rules(namespace *netns.Namespace) string {
+// listRules returns the kernel's list of our IPv4 table; empty if the table does not exist.
+func listRules(namespace *netns.Namespace) string {
 	listed, err := namespace.Try("nft", "list", "table", "ip", "vicinity")
 	if err != nil {
 		return ""

@@ -86,7 +86,7 @@ read, so that it is missing from the output.`,
 			if err := flags.readRunning(command.Context()); err != nil {
 				return exitUnreadable(command, err)
 			}
-			query, queryErr := flags.requestedServices(args)
+			query, queryErr := flags.requestedQuery(args)
 			if flags.why != "" && query.Service.Name == "" && queryErr == nil {
 				queryErr = errors.New("--why needs a Service, as in 'explain shop/web --why 10.244.3.7'")
 			}
@@ -131,8 +131,8 @@ func (f *explainFlags) register(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.output, "output", "o", "text", "`FORMAT` of the output: text, json or yaml")
 }
 
-// requestedServices returns the query that the arguments state.
-func (f *explainFlags) requestedServices(args []string) (explain.Query, error) {
+// requestedQuery returns the query that the arguments state.
+func (f *explainFlags) requestedQuery(args []string) (explain.Query, error) {
 	if len(args) > 0 {
 		if query, isFrontend := explain.ParseFrontend(args[0]); isFrontend {
 			return query, nil
@@ -181,7 +181,7 @@ func runExplain(ctx context.Context, stdout, stderr io.Writer, flags *explainFla
 	if err != nil {
 		return err
 	}
-	missing := flags.noService()
+	missing := flags.noServiceMessage()
 	if missing != "" && (query.Service.Name != "" || query.AddrPort.IsValid()) {
 		return unreadableError{errors.New(missing)}
 	}
@@ -301,23 +301,23 @@ func (f *explainFlags) portsOf(
 // notFound returns an error that names what is missing, a suggestion, or why the proxy does not serve the Service.
 func (f *explainFlags) notFound(ctx context.Context, cluster *model.Cluster, query explain.Query) error {
 	if query.Service.Name != "" && cluster.Service(query.Service) == nil {
-		if slices.ContainsFunc(f.rejected, func(p model.Finding) bool {
+		if slices.ContainsFunc(f.invalid, func(p model.Finding) bool {
 			return p.IsRejection() && p.Kind == convert.ServiceKind && p.Name == query.Service
 		}) {
 			return unreadableError{fmt.Errorf("service %s is invalid: see the warning above", query.Service)}
 		}
-		if written := f.writtenService(ctx, query.Service); written != nil {
-			if why := convert.NotServedReason(written, f.view()); why != "" {
-				return fmt.Errorf("there is nothing to explain about service %s: %s", query.Service, why)
+		if object := f.serviceObject(ctx, query.Service); object != nil {
+			if reason := convert.NotServedReason(object, f.view()); reason != "" {
+				return fmt.Errorf("there is nothing to explain about service %s: %s", query.Service, reason)
 			}
 		}
 	}
 	return explain.NotFound(cluster, query, f.origin())
 }
 
-// writtenService returns the Service object unfiltered, even if another proxy serves it; nil if it does not exist or
+// serviceObject returns the Service object unfiltered, even if another proxy serves it; nil if it does not exist or
 // cannot be read.
-func (f *stateFlags) writtenService(ctx context.Context, name model.ObjectName) *corev1.Service {
+func (f *stateFlags) serviceObject(ctx context.Context, name model.ObjectName) *corev1.Service {
 	if f.manifests == "" {
 		config, err := f.onceConnection().Config()
 		if err != nil {

@@ -13,10 +13,10 @@ import (
 // does.
 func TestExplainCountsWhatIsSkipped(t *testing.T) {
 	for args, want := range map[string]int{"": 2, "--all": 7, "-o json": 7} {
-		got := proxyCommand(t, splitArgs("explain --manifests "+shop+" --node node-c1 shop/cart "+args)...)
-		left := strings.Count(got.stdout, "✗ ") + strings.Count(got.stdout, `"message": "The endpoint'`)
-		if got.status != 0 || left != want || strings.Contains(got.stdout, "--all lists") != (args == "") {
-			t.Errorf("%q: status %d, %d lines, want %d:\n%s%s", args, got.status, left, want, got.stdout, got.stderr)
+		got := proxyCommand(t, splitArgs("explain --manifests "+shopFolder+" --node node-c1 shop/cart "+args)...)
+		listed := strings.Count(got.stdout, "✗ ") + strings.Count(got.stdout, `"message": "The endpoint'`)
+		if got.status != 0 || listed != want || strings.Contains(got.stdout, "--all lists") != (args == "") {
+			t.Errorf("%q: status %d, %d lines, want %d:\n%s%s", args, got.status, listed, want, got.stdout, got.stderr)
 		}
 	}
 }

@@ -13,11 +13,11 @@ import (
 // TestExplainReportsWherePodsCountAsOutside: explain has the flags of run, and reports where pods are not recognized.
 func TestExplainReportsWherePodsCountAsOutside(t *testing.T) {
 	const (
-		apart   = ""
-		noCIDR4 = "there is no IPv4 --cluster-cidr"
-		noCIDR6 = "there is no IPv6 --cluster-cidr"
-		noPods4 = "the Node has no IPv4 podCIDR"
-		noPods6 = "the Node has no IPv6 podCIDR"
+		recognized = ""
+		noCIDR4    = "there is no IPv4 --cluster-cidr"
+		noCIDR6    = "there is no IPv6 --cluster-cidr"
+		noPods4    = "the Node has no IPv4 podCIDR"
+		noPods6    = "the Node has no IPv6 podCIDR"
 	)
 	local := strings.Replace(dualStackState, "type: NodePort", "type: NodePort\n    externalTrafficPolicy: Local", 1)
 	folder, withoutNodes := writeState(t, local), writeState(t, strings.ReplaceAll(local, "kind: Node\n", "kind: Unknown\n"))
@@ -27,10 +27,10 @@ func TestExplainReportsWherePodsCountAsOutside(t *testing.T) {
 	}{
 		"no pod is recognized by default": {"--node node-a", map[string]string{"node-a IPv4": noCIDR4, "node-a IPv6": noCIDR6}},
 		"a cluster CIDR of one family": {
-			"--node node-a --cluster-cidr 10.244.0.0/16", map[string]string{"node-a IPv4": apart, "node-a IPv6": noCIDR6},
+			"--node node-a --cluster-cidr 10.244.0.0/16", map[string]string{"node-a IPv4": recognized, "node-a IPv6": noCIDR6},
 		},
 		"the podCIDRs of each node": {"--all-nodes --detect-local-mode NodeCIDR", map[string]string{
-			"node-a IPv4": apart, "node-a IPv6": noPods6, "node-b IPv4": noPods4, "node-b IPv6": noPods6,
+			"node-a IPv4": recognized, "node-a IPv6": noPods6, "node-b IPv4": noPods4, "node-b IPv6": noPods6,
 		}},
 		"a node without a Node object": {
 			"--node node-c --detect-local-mode NodeCIDR --manifests " + withoutNodes,
@@ -38,11 +38,11 @@ func TestExplainReportsWherePodsCountAsOutside(t *testing.T) {
 		},
 		"a bridge serves both families": {
 			"--node node-b --detect-local-mode BridgeInterface --pod-bridge-interface cni0",
-			map[string]string{"node-b IPv4": apart, "node-b IPv6": apart},
+			map[string]string{"node-b IPv4": recognized, "node-b IPv6": recognized},
 		},
 		"a link prefix serves both families": {
 			"--node node-b --detect-local-mode InterfaceNamePrefix --pod-interface-name-prefix veth",
-			map[string]string{"node-b IPv4": apart, "node-b IPv6": apart},
+			map[string]string{"node-b IPv4": recognized, "node-b IPv6": recognized},
 		},
 	}
 	for name, test := range tests {
@@ -102,7 +102,7 @@ func explainPorts(t *testing.T, args ...string) []explain.PortReport {
 
 // whyPodsAreOutside extracts from a message about traffic from outside why pods are included; empty if they are not.
 func whyPodsAreOutside(message string) string {
-	_, why, _ := strings.Cut(message, "(which includes pods, because ")
-	why, _, _ = strings.Cut(why, ")")
-	return why
+	_, reason, _ := strings.Cut(message, "(which includes pods, because ")
+	reason, _, _ = strings.Cut(reason, ")")
+	return reason
 }

@@ -14,15 +14,15 @@ import (
 // TestExplainQueriesTheRunningProxyForKernelRejections: it also works without a response.
 func TestExplainQueriesTheRunningProxyForKernelRejections(t *testing.T) {
 	folder := writeState(t, dualStackState)
-	const known = `[{"kind":"Service","namespace":"shop","name":"web","code":"FailedToProgram","kernel":{"service":"shop/web",` +
+	const rejections = `[{"kind":"Service","namespace":"shop","name":"web","code":"FailedToProgram","kernel":{"service":"shop/web",` +
 		`"message":"too long","since":"2026-03-01T12:00:00Z","tries":2,"next":"2026-03-01T12:00:30Z","applied":true}}]`
 	for name, test := range map[string]struct {
 		node, answer string
 		status       int
 		refused      bool
 	}{
-		"this node's proxy":           {"node-a", known, http.StatusOK, true},
-		"the proxy of another node":   {"node-b", known, http.StatusOK, false},
+		"this node's proxy":           {"node-a", rejections, http.StatusOK, true},
+		"the proxy of another node":   {"node-b", rejections, http.StatusOK, false},
 		"a kernel that accepts it":    {"node-a", `[]`, http.StatusOK, false},
 		"another program":             {"node-a", "404 page not found", http.StatusNotFound, false},
 		"a program with any response": {"node-a", "ok", http.StatusOK, false},
@@ -45,9 +45,9 @@ func TestExplainQueriesTheRunningProxyForKernelRejections(t *testing.T) {
 			for _, port := range explainPorts(t, "--manifests", folder, "--node", "node-a", "--metrics-bind-address", address) {
 				want := (*explain.Rejection)(nil)
 				if test.refused {
-					at := time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
+					since := time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 					want = &explain.Rejection{
-						Service: "shop/web", Message: "too long", Since: at, Tries: 2, Next: at.Add(30 * time.Second), HasApplied: true,
+						Service: "shop/web", Message: "too long", Since: since, Tries: 2, Next: since.Add(30 * time.Second), HasApplied: true,
 					}
 				}
 				if (port.Rejected == nil) != (want == nil) || want != nil && *port.Rejected != *want {

@@ -8,8 +8,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/forecast"
 )
 
-// handMade returns a Service with an EndpointSlice that was written by hand.
-func handMade(name, port, slice string) string {
+// handWrittenSlice returns a Service with an EndpointSlice that was written by hand.
+func handWrittenSlice(name, port, slice string) string {
 	label := ""
 	if name == "headless" {
 		label = `, service.kubernetes.io/headless: ""`
@@ -50,26 +50,26 @@ func TestASliceWithoutPodsIsReported(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			folder := writeState(t, "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Node, metadata: {name: n1}}"+
-				handMade(name, test.port, test.slice))
-			on := []string{"explain", "--manifests", folder, "--node", "n1", "t/" + name}
-			ports := explainPorts(t, on[1:]...)
+				handWrittenSlice(name, test.port, test.slice))
+			explainArgs := []string{"explain", "--manifests", folder, "--node", "n1", "t/" + name}
+			ports := explainPorts(t, explainArgs[1:]...)
 			if len(ports) != 1 || len(ports[0].UnusedSlices) != 1 || ports[0].UnusedSlices[0].Reason != test.reason ||
 				ports[0].UnusedSlices[0].Message != test.sentence {
 				t.Fatalf("reports: %+v, want %s: %s", ports, test.reason, test.sentence)
 			}
-			if text := proxyCommand(t, on...); !strings.Contains(text.stdout, "\n  slices     ✗ "+test.sentence+" ["+test.reason+"]\n") {
+			if text := proxyCommand(t, explainArgs...); !strings.Contains(text.stdout, "\n  slices     ✗ "+test.sentence+" ["+test.reason+"]\n") {
 				t.Errorf("the text lacks the reason:\n%s", text.stdout)
 			}
-			why := append(on, "--why", test.target)
+			whyArgs := append(explainArgs, "--why", test.target)
 			var explanations []forecast.EndpointExplanation
-			got := proxyCommand(t, append(why, "-o", "json")...)
+			got := proxyCommand(t, append(whyArgs, "-o", "json")...)
 			if err := json.Unmarshal([]byte(got.stdout), &explanations); err != nil || len(explanations) != 1 {
 				t.Fatalf("exit status %d, %d explanations (%v): %s", got.status, len(explanations), err, got.stderr)
 			}
-			if one := explanations[0]; one.Reason != test.reason || one.Message != test.sentence || one.Share != 0 {
-				t.Errorf("explanation %+v has another reason, message or share", one)
+			if explanation := explanations[0]; explanation.Reason != test.reason || explanation.Message != test.sentence || explanation.Share != 0 {
+				t.Errorf("explanation %+v has another reason, message or share", explanation)
 			}
-			if text := proxyCommand(t, why...).stdout; !strings.HasSuffix(text, "It gets none. "+test.sentence+" ["+test.reason+"]\n") {
+			if text := proxyCommand(t, whyArgs...).stdout; !strings.HasSuffix(text, "It gets none. "+test.sentence+" ["+test.reason+"]\n") {
 				t.Errorf("the text does not end with the reason: %s", text)
 			}
 		})

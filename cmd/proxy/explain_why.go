@@ -19,7 +19,7 @@ func runWhy(ctx context.Context, stdout, stderr io.Writer, flags *explainFlags, 
 	if flags.manifests != "" {
 		flags.inventory = objects.Inventory()
 	}
-	if missing := flags.noService(); missing != "" {
+	if missing := flags.noServiceMessage(); missing != "" {
 		return unreadableError{errors.New(missing)}
 	}
 	flags.warnOfMissingSlices(stderr)
@@ -33,12 +33,12 @@ func runWhy(ctx context.Context, stdout, stderr io.Writer, flags *explainFlags, 
 	if err := flags.checkNode(stderr, names); err != nil {
 		return err
 	}
-	known := forecast.NewCluster(objects, flags.view())
+	cluster := forecast.NewCluster(objects, flags.view())
 	flags.running.warnOfUnreachable(stderr, flags.node)
-	known = known.WithDemotions(flags.running.demotions(flags.node).Demotions)
-	explanations, rejected, err := known.ExplainEndpoint(flags.node, query, flags.why, time.Now())
-	printWarnings(stderr, rejected)
-	flags.rejected = append(invalid, rejected...)
+	cluster = cluster.WithDemotions(flags.running.demotions(flags.node).Demotions)
+	explanations, findings, err := cluster.ExplainEndpoint(flags.node, query, flags.why, time.Now())
+	printWarnings(stderr, findings)
+	flags.invalid = append(invalid, findings...)
 	if err != nil {
 		return err
 	}

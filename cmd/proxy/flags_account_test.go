@@ -11,12 +11,12 @@ import (
 
 // TestAccountingSettingsAreParsed: the totals, the number of Services, and the keys.
 func TestAccountingSettingsAreParsed(t *testing.T) {
-	usual := []string{"kubernetes.io/hostname", "topology.kubernetes.io/zone", "topology.kubernetes.io/region"}
+	defaultKeys := []string{"kubernetes.io/hostname", "topology.kubernetes.io/zone", "topology.kubernetes.io/region"}
 	for text, want := range map[string]*accounting.Settings{
 		"off":                         nil,
-		"totals":                      {MaxServices: 500, Keys: usual},
-		"services":                    {PerService: true, MaxServices: 500, Keys: usual},
-		"services=10000":              {PerService: true, MaxServices: 10_000, Keys: usual},
+		"totals":                      {MaxServices: 500, Keys: defaultKeys},
+		"services":                    {PerService: true, MaxServices: 500, Keys: defaultKeys},
+		"services=10000":              {PerService: true, MaxServices: 10_000, Keys: defaultKeys},
 		"totals,key=example.com/rack": {MaxServices: 500, Keys: []string{"example.com/rack"}},
 		"services=7,key=example.com/rack,key=row": {PerService: true, MaxServices: 7, Keys: []string{"example.com/rack", "row"}},
 	} {

@@ -15,11 +15,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
 )
 
-// kubeProxysFlags are all flags of kube-proxy 1.30 to 1.37: those in the --help of 1.37.2, its hidden deprecated ones,
+// kubeProxyFlags are all flags of kube-proxy 1.30 to 1.37: those in the --help of 1.37.2, its hidden deprecated ones,
 // boot-id-file and machine-id-file, which 1.36 removed, and proxy-port-range, which 1.31 removed. Apart from
 // these, options.go (server.go before 1.31) has the same flags in all of these versions. Each value differs from the
 // default.
-var kubeProxysFlags = map[string]string{
+var kubeProxyFlags = map[string]string{
 	"bind-address": "192.0.2.1", "bind-address-hard-fail": "true", "boot-id-file": "/x", "cleanup": "false",
 	"cluster-cidr": "10.244.0.0/16", "config": "", "config-sync-period": "1m", "conntrack-max-per-core": "1", "conntrack-min": "1",
 	"conntrack-tcp-be-liberal": "true", "conntrack-tcp-timeout-close-wait": "2h", "conntrack-tcp-timeout-established": "2h",
@@ -40,18 +40,18 @@ var kubeProxysFlags = map[string]string{
 // TestKubeProxyCommandLineIsAccepted sets all flags at once: each either has an effect or causes a message.
 func TestKubeProxyCommandLineIsAccepted(t *testing.T) {
 	var line []string
-	for name, value := range kubeProxysFlags {
+	for name, value := range kubeProxyFlags {
 		line = append(line, "--"+name+"="+value)
 	}
 	flags, err := parseRunFlags(t, strings.Join(line, " "))
 	expectError(t, err, "")
-	noted := map[string]bool{}
-	for _, note := range flags.messages {
-		name, why, ok := strings.Cut(strings.TrimPrefix(note, "--"), ": ")
-		if !ok || why == "" || noted[name] {
-			t.Errorf("%q has no reason, or is a duplicate", note)
+	hasMessage := map[string]bool{}
+	for _, message := range flags.messages {
+		name, reason, ok := strings.Cut(strings.TrimPrefix(message, "--"), ": ")
+		if !ok || reason == "" || hasMessage[name] {
+			t.Errorf("%q has no reason, or is a duplicate", message)
 		}
-		noted[name] = true
+		hasMessage[name] = true
 	}
 	want := map[string]bool{}
 	for _, setting := range config.IgnoredSettings() {
@@ -59,11 +59,11 @@ func TestKubeProxyCommandLineIsAccepted(t *testing.T) {
 			continue
 		}
 		want[setting.Flag] = true
-		if _, ok := kubeProxysFlags[setting.Flag]; !ok {
+		if _, ok := kubeProxyFlags[setting.Flag]; !ok {
 			t.Errorf("kube-proxy has no flag --%s", setting.Flag)
 		}
 	}
-	if diff := cmp.Diff(want, noted); diff != "" {
+	if diff := cmp.Diff(want, hasMessage); diff != "" {
 		t.Errorf("flags without effect (-want +messages):\n%s", diff)
 	}
 	if !flags.initOnly || flags.writeConfigTo != "/x" || flags.node != "node-b" || flags.master != "https://192.0.2.1" {
@@ -91,7 +91,7 @@ func TestDistributionCommandLinesAreAccepted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if name == "EKS" {
-				t.Setenv(inCluster, "10.100.0.1")
+				t.Setenv(serviceHostEnv, "10.100.0.1")
 			}
 			flags, err := parseRunFlags(t, line)
 			expectError(t, err, "")
@@ -106,12 +106,12 @@ func TestDistributionCommandLinesAreAccepted(t *testing.T) {
 func TestSupportedFlagsSetTheSettings(t *testing.T) {
 	for _, setting := range daemonSettings() {
 		name := setting.name
-		for alias, of := range aliases {
-			if of == name && name != "sync-period" {
+		for alias, original := range aliases {
+			if original == name && name != "sync-period" {
 				name = alias
 			}
 		}
-		value, ok := kubeProxysFlags[name]
+		value, ok := kubeProxyFlags[name]
 		if name != "sync-period" && !ok {
 			t.Errorf("kube-proxy has no flag --%s, so it must not be among the settings of kube-proxy", name)
 		}
@@ -201,7 +201,7 @@ func TestManifestsBeatTheKubeconfigOfAFile(t *testing.T) {
 func TestInvalidFileIsNotAUsageError(t *testing.T) {
 	path := configFile(t, "clusterCDIR: x", "mode: none")
 	for _, command := range []string{"run", "render", "explain"} {
-		got := proxyCommand(t, command, "--manifests", state, "--config", path)
+		got := proxyCommand(t, command, "--manifests", stateFolder, "--config", path)
 		want := outcome{1, "", "proxy: read configuration " + path + ": clusterCDIR: unknown field; did you mean clusterCIDR?\n"}
 		if got != want {
 			t.Errorf("%s: got %+v, want %+v", command, got, want)
@@ -211,17 +211,17 @@ func TestInvalidFileIsNotAUsageError(t *testing.T) {
 
 func TestExplainAndRenderReadTheFile(t *testing.T) {
 	path := configFile(t, "hostnameOverride: node-a", "clusterCIDR: 10.244.0.0/16", "ipvs: {scheduler: lc}")
-	if got := proxyCommand(t, "render", "--manifests", state, "--config", path); !strings.Contains(got.stdout, "!= 10.244.0.0/16 masquerade") {
+	if got := proxyCommand(t, "render", "--manifests", stateFolder, "--config", path); !strings.Contains(got.stdout, "!= 10.244.0.0/16 masquerade") {
 		t.Errorf("render does not recognize pods: %+v", got)
 	}
-	got := proxyCommand(t, "explain", "shop/web", "--manifests", state, "--config", path)
+	got := proxyCommand(t, "explain", "shop/web", "--manifests", stateFolder, "--config", path)
 	if got.status != 0 || !strings.Contains(got.stdout, "on node-a\n") {
 		t.Errorf("explain does not use the node: %+v", got)
 	}
 }
 
 func TestTheConfigurationIsWrittenAsItIsApplied(t *testing.T) {
-	t.Setenv(inCluster, "") // a configuration can be written anywhere
+	t.Setenv(serviceHostEnv, "") // a configuration can be written anywhere
 	path := filepath.Join(t.TempDir(), "written.conf")
 	got := proxyCommand(t, "run", "--node", "node-b", "--sync-period", "9s", "--write-config-to", path)
 	if got != (outcome{}) {

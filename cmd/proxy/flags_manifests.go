@@ -42,7 +42,7 @@ func (f *manifestsFlag) readStream() (*manifests.Stream, error) {
 	if f.stream != nil {
 		return f.stream, nil
 	}
-	from, name := f.stdin, stdinName
+	reader, name := f.stdin, stdinName
 	if f.manifests != stdinManifests {
 		info, err := os.Stat(f.manifests)
 		if err != nil || info.IsDir() || info.Mode().IsRegular() {
@@ -53,9 +53,9 @@ func (f *manifestsFlag) readStream() (*manifests.Stream, error) {
 			return nil, fmt.Errorf("load manifests: %w", err)
 		}
 		defer func() { _ = pipe.Close() }() // the pipe was only read, so closing cannot lose data
-		from, name = pipe, f.manifests
+		reader, name = pipe, f.manifests
 	}
-	text, err := manifest.Read(name, from)
+	text, err := manifest.Read(name, reader)
 	if err != nil {
 		return nil, fmt.Errorf("load manifests: %w", err)
 	}
@@ -64,15 +64,15 @@ func (f *manifestsFlag) readStream() (*manifests.Stream, error) {
 }
 
 // loadInto loads the manifests as a proxy does.
-func (f *manifestsFlag) loadInto(into *manifests.Folder) (convert.Update, error) {
+func (f *manifestsFlag) loadInto(folder *manifests.Folder) (convert.Update, error) {
 	stream, err := f.readStream()
 	if err != nil {
 		return convert.Update{}, err
 	}
 	if stream != nil {
-		return into.LoadStream(stream), nil
+		return folder.LoadStream(stream), nil
 	}
-	update, err := into.Load(f.manifests)
+	update, err := folder.Load(f.manifests)
 	if err != nil {
 		return convert.Update{}, fmt.Errorf("load manifests: %w", err)
 	}

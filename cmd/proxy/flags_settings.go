@@ -53,7 +53,7 @@ func (f *settingFlags) register(flags *pflag.FlagSet, settings []settingFlag) {
 		return pflag.NormalizedName(name)
 	})
 	flags.StringVar(&f.path, "config", "",
-		"`FILE` with kube-proxy's configuration ("+config.APIVersion+"), and a document of Vicinity ("+config.OwnKind+") for the flags that "+
+		"`FILE` with kube-proxy's configuration ("+config.APIVersion+"), and a document of Vicinity ("+config.VicinityKind+") for the flags that "+
 			"kube-proxy does not have. Flags override the file, unlike in kube-proxy")
 	for _, setting := range settings {
 		f.add(flags, setting)
@@ -126,9 +126,9 @@ func (f *settingFlags) resolve() error {
 	if f.file != nil {
 		f.configuration, f.messages = f.file.Configuration.DeepCopy(), slices.Clone(f.file.IgnoredSettings)
 	}
-	for _, note := range config.GateMessages(f.fromFlags) {
-		if !slices.Contains(f.messages, note) {
-			f.messages = append(f.messages, note)
+	for _, message := range config.GateMessages(f.fromFlags) {
+		if !slices.Contains(f.messages, message) {
+			f.messages = append(f.messages, message)
 		}
 	}
 	var errs []error
@@ -140,17 +140,17 @@ func (f *settingFlags) resolve() error {
 	for _, fieldError := range fieldErrors {
 		errs = append(errs, fmt.Errorf("%s: %s", nameOf(fieldError.Field), fieldError.Reason))
 	}
-	return errors.Join(append(errs, f.linksWithoutMode())...)
+	return errors.Join(append(errs, f.validateLinkModes())...)
 }
 
-// linksWithoutMode rejects a link name on the command line in any mode but its own, because a user who gives the name
+// validateLinkModes rejects a link name on the command line in any mode but its own, because a user who gives the name
 // intends that mode. In a file it only causes a message, because there it may be a leftover.
-func (f *settingFlags) linksWithoutMode() error {
+func (f *settingFlags) validateLinkModes() error {
 	var errs []error
 	for _, flag := range f.given {
 		mode, isLink := config.LinkModes[flag.field]
-		if has := string(f.configuration.DetectLocalMode); isLink && flag.text != "" && has != mode {
-			errs = append(errs, fmt.Errorf("--%s %q has no effect in mode %s; add --detect-local-mode %s", flag.name, flag.text, has, mode))
+		if activeMode := string(f.configuration.DetectLocalMode); isLink && flag.text != "" && activeMode != mode {
+			errs = append(errs, fmt.Errorf("--%s %q has no effect in mode %s; add --detect-local-mode %s", flag.name, flag.text, activeMode, mode))
 		}
 	}
 	return errors.Join(errs...)

@@ -34,8 +34,8 @@ type stateFlags struct {
 	topologySource string
 	// otherNodes are the names of Nodes, after load, if the API server has no Node with the name in node.
 	otherNodes []string
-	// rejected are the invalid objects and values, after load.
-	rejected []model.Finding
+	// invalid are the invalid objects and values, after load.
+	invalid []model.Finding
 	// inventory counts the objects in the manifests, including unused ones; nil for an API server. lacksSlices is set
 	// if the manifests lack valid EndpointSlices. isEmptyCluster is set if an API server has no Service that a proxy
 	// without a name would serve.
@@ -46,7 +46,7 @@ type stateFlags struct {
 	lastKnownGood []convert.Rejection
 	// running is the proxy that runs on this machine, after readRunning. actsAsRunning is set if the command is about
 	// that proxy.
-	running       running
+	running       runningProxy
 	actsAsRunning bool
 	// node is the name of the node to act for, after Validate.
 	node string
@@ -142,8 +142,8 @@ func (f *stateFlags) validateStateless() error {
 	return errors.Join(resolveErr, f.viewFlags.Validate(), nodeErr)
 }
 
-// inCluster is an environment variable of every pod. Without it client-go finds no API server by itself.
-const inCluster = "KUBERNETES_SERVICE_HOST"
+// serviceHostEnv is an environment variable of every pod. Without it client-go finds no API server by itself.
+const serviceHostEnv = "KUBERNETES_SERVICE_HOST"
 
 // checkOrigin checks that the state has a single source. --manifests overrides a kubeconfig in the file, because the
 // file may be the one of a cluster.
@@ -156,7 +156,7 @@ func (f *stateFlags) checkOrigin() error {
 		return errors.New("--manifests and --master exclude each other")
 	case f.manifests != "" && f.context != "":
 		return errors.New("--manifests and --context exclude each other")
-	case !f.asKubectl && f.manifests == "" && f.master == "" && f.settings.Connection.Kubeconfig == "" && os.Getenv(inCluster) == "":
+	case !f.asKubectl && f.manifests == "" && f.master == "" && f.settings.Connection.Kubeconfig == "" && os.Getenv(serviceHostEnv) == "":
 		return errors.New("--manifests PATH, --kubeconfig FILE or --master URL is required outside of a pod: it is where the Services come from")
 	}
 	return nil

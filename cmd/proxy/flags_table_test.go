@@ -14,7 +14,7 @@ import (
 // TestTheFlagTable checks README.md against the existing flags and settings.
 func TestTheFlagTable(t *testing.T) {
 	golden.Tables(t, "README.md", map[string]string{
-		"flags": flagTable(), "settings without meaning": meaninglessTable(), "feature gates": gateTable(),
+		"flags": flagTable(), "settings without meaning": ignoredSettingsTable(), "feature gates": gateTable(),
 	})
 }
 
@@ -45,7 +45,7 @@ func flagTable() string {
 
 // fieldOf formats a field for the table, and marks fields of our own document.
 func fieldOf(field string) string {
-	if _, ours := vicinityFlags()[field]; ours {
+	if _, isVicinity := vicinityFlags()[field]; isVicinity {
 		return code(field) + " (ours)"
 	}
 	return code(field)
@@ -68,8 +68,8 @@ func otherName(flag string) string {
 	return ""
 }
 
-// meaninglessTable lists kube-proxy's settings without effect here.
-func meaninglessTable() string {
+// ignoredSettingsTable lists kube-proxy's settings without effect here.
+func ignoredSettingsTable() string {
 	var table strings.Builder
 	table.WriteString("| in kube-proxy's file | kube-proxy's flag | why not |\n|---|---|---|\n")
 	for _, setting := range config.IgnoredSettings() {
@@ -77,27 +77,27 @@ func meaninglessTable() string {
 		if flag != "" {
 			flag = "--" + flag
 		}
-		why := setting.Reason
+		reason := setting.Reason
 		if setting.Rejected != "" {
-			why += fmt.Sprintf("; %s is refused: %s", setting.Rejected, setting.RejectionReason)
+			reason += fmt.Sprintf("; %s is refused: %s", setting.Rejected, setting.RejectionReason)
 		}
-		fmt.Fprintf(&table, "| %s | %s | %s |\n", code(setting.Field), code(flag), cell(why))
+		fmt.Fprintf(&table, "| %s | %s | %s |\n", code(setting.Field), code(flag), cell(reason))
 	}
 	return table.String()
 }
 
 // gateTable lists the feature gates of kube-proxy: first the supported ones, then the others.
 func gateTable() string {
-	var obeyed, fixed strings.Builder
+	var supportedRows, otherRows strings.Builder
 	for _, gate := range config.Gates() {
 		if gate.IsConfigurable {
-			fmt.Fprintf(&obeyed, "| `%s` | obeyed | %s |\n", gate.Name, cell(gate.Reason))
+			fmt.Fprintf(&supportedRows, "| `%s` | obeyed | %s |\n", gate.Name, cell(gate.Reason))
 			continue
 		}
 		always := map[bool]string{true: "always on", false: "always off"}[gate.IsOn]
-		fmt.Fprintf(&fixed, "| `%s` | %s | %s |\n", gate.Name, always, cell(gate.Reason))
+		fmt.Fprintf(&otherRows, "| `%s` | %s | %s |\n", gate.Name, always, cell(gate.Reason))
 	}
-	return "| gate | here | |\n|---|---|---|\n" + obeyed.String() + fixed.String()
+	return "| gate | here | |\n|---|---|---|\n" + supportedRows.String() + otherRows.String()
 }
 
 func code(text string) string {

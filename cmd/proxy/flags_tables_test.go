@@ -13,7 +13,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-func texts(prefixes []netip.Prefix) []string {
+func prefixTexts(prefixes []netip.Prefix) []string {
 	var list []string
 	for _, prefix := range prefixes {
 		list = append(list, prefix.String())
@@ -182,11 +182,11 @@ func TestWhereNodePortsAreServed(t *testing.T) {
 			flags, err := parseTableFlags(t, test.args...)
 			expectError(t, err, test.err)
 			served := flags.settings.Tables(nil).NodePorts
-			on := texts(served.Prefixes)
+			addresses := prefixTexts(served.Prefixes)
 			if served.Primary {
-				on = append(on, "primary")
+				addresses = append(addresses, "primary")
 			}
-			if got := strings.Join(on, ","); got != test.want {
+			if got := strings.Join(addresses, ","); got != test.want {
 				t.Errorf("served on %q, want %q", got, test.want)
 			}
 		})

@@ -114,7 +114,7 @@ func TestLogLevelAndVerbosity(t *testing.T) {
 }
 
 func TestAllMistakesInRunFlagsAreReported(t *testing.T) {
-	t.Setenv(inCluster, "")
+	t.Setenv(serviceHostEnv, "")
 	_, err := parseRunFlags(t, "--log-format xml --log-level loud --own-tables always --healthz-bind-address x --oom-score-adj 1001 "+
 		"--detect-local-mode BridgeInterface --nodeport-addresses z")
 	for _, flag := range []string{
@@ -132,9 +132,9 @@ func TestDefaultsReachTheView(t *testing.T) {
 	} {
 		flags, err := parseRunFlags(t, "--manifests x "+args)
 		expectError(t, err, "")
-		for who, view := range map[string]convert.View{"commands": flags.view(), "the daemon": flags.options().View} {
+		for viewer, view := range map[string]convert.View{"commands": flags.view(), "the daemon": flags.options().View} {
 			if view.DefaultMaxLoad != want.DefaultMaxLoad || view.DefaultMeasured != want.DefaultMeasured {
-				t.Errorf("%q: %+v for %s, want %+v", args, view, who, want)
+				t.Errorf("%q: %+v for %s, want %+v", args, view, viewer, want)
 			}
 		}
 	}
@@ -150,10 +150,10 @@ func TestFlagAliases(t *testing.T) {
 }
 
 func TestPodNeedsNoSourceFlag(t *testing.T) {
-	t.Setenv(inCluster, "")
+	t.Setenv(serviceHostEnv, "")
 	_, err := parseRunFlags(t, "")
 	expectError(t, err, "--manifests PATH, --kubeconfig FILE or --master URL is required outside of a pod")
-	t.Setenv(inCluster, "10.96.0.1")
+	t.Setenv(serviceHostEnv, "10.96.0.1")
 	_, err = parseRunFlags(t, "")
 	expectError(t, err, "")
 }

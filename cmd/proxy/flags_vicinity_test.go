@@ -16,12 +16,12 @@ import (
 )
 
 const (
-	kubeProxysDocument = "apiVersion: " + config.APIVersion + "\nkind: KubeProxyConfiguration\n"
-	vicinityDocument   = "apiVersion: " + config.OwnAPIVersion + "\nkind: " + config.OwnKind + "\n"
+	kubeProxyDocument = "apiVersion: " + config.APIVersion + "\nkind: KubeProxyConfiguration\n"
+	vicinityDocument  = "apiVersion: " + config.VicinityAPIVersion + "\nkind: " + config.VicinityKind + "\n"
 )
 
-// runWith returns the flags of the daemon with a file and some arguments.
-func runWith(t *testing.T, file string, args ...string) (*runFlags, error) {
+// runFlagsWith returns the flags of the daemon with a file and some arguments.
+func runFlagsWith(t *testing.T, file string, args ...string) (*runFlags, error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "config.conf")
 	if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
@@ -58,12 +58,12 @@ func TestEveryVicinityFlagIsAlsoAField(t *testing.T) {
 			t.Errorf("otherValues has no value for %s, the field of --%s", field, flag.Name)
 			continue
 		}
-		file := kubeProxysDocument + "---\n" + vicinityDocument + field + ": " + value + "\n"
+		file := kubeProxyDocument + "---\n" + vicinityDocument + field + ": " + value + "\n"
 		var args []string
 		if field != "manifests" && field != "master" {
 			args = []string{"--master", "https://192.0.2.9"}
 		}
-		flags, err := runWith(t, file, args...)
+		flags, err := runFlagsWith(t, file, args...)
 		if err != nil {
 			t.Errorf("%s: %v", field, err)
 			continue
@@ -71,7 +71,7 @@ func TestEveryVicinityFlagIsAlsoAField(t *testing.T) {
 		if got, want := flags.flagSet.Lookup(flag.Name).Value.String(), strings.Trim(value, `"`); got != want {
 			t.Errorf("%s: --%s is %q, want %q", field, flag.Name, got, want)
 		}
-		flags, err = runWith(t, file, append(args, "--"+flag.Name+"="+flag.DefValue)...)
+		flags, err = runFlagsWith(t, file, append(args, "--"+flag.Name+"="+flag.DefValue)...)
 		if flags == nil {
 			t.Errorf("%s, with the flag: %v", field, err)
 		} else if got := flags.flagSet.Lookup(flag.Name).Value.String(); got != flag.DefValue {
@@ -88,12 +88,12 @@ func TestEveryVicinityFlagIsAlsoAField(t *testing.T) {
 // TestFlagsOverrideTheSourceInTheFile: the command line overrides the source of the state in a file.
 func TestFlagsOverrideTheSourceInTheFile(t *testing.T) {
 	for _, args := range [][]string{{"--manifests", "/other"}, {"--kubeconfig", "/k"}, {"--master", "https://192.0.2.2"}} {
-		flags, err := runWith(t, vicinityDocument+"manifests: /state\n", args...)
+		flags, err := runFlagsWith(t, vicinityDocument+"manifests: /state\n", args...)
 		if err != nil || flags.manifests == "/state" {
 			t.Errorf("%q: manifests of the file are used: %v, error %v", args, flags, err)
 		}
 	}
-	flags, err := runWith(t, vicinityDocument+"logLevel: debug\nmanifests: /state\n", "-v", "2")
+	flags, err := runFlagsWith(t, vicinityDocument+"logLevel: debug\nmanifests: /state\n", "-v", "2")
 	if err != nil || flags.logLevel != "" {
 		t.Errorf("-v does not override the log level of the file, or failed: %v", err)
 	}
@@ -116,7 +116,7 @@ func TestInvalidVicinityDocumentIsRejected(t *testing.T) {
 		"not a duration":         {"dnsTTL: soon\n", `dnsTTL: time: invalid duration "soon"`},
 		"two values":             {"ownTables: always\nlogLevel: loud\n", "logLevel \"loud\" must be one of: debug, info, warn, error\nownTables"},
 	} {
-		_, err := runWith(t, kubeProxysDocument+"---\n"+vicinityDocument+test.text)
+		_, err := runFlagsWith(t, kubeProxyDocument+"---\n"+vicinityDocument+test.text)
 		if text := fmt.Sprint(err); !strings.Contains(text, "of kind VicinityProxyConfiguration: ") || !strings.Contains(text, test.want) {
 			t.Errorf("%s: got %v, want %s", title, err, test.want)
 		}
@@ -125,14 +125,14 @@ func TestInvalidVicinityDocumentIsRejected(t *testing.T) {
 
 // TestVicinitySettingsAreShownAndWritten: what is written can be read again.
 func TestVicinitySettingsAreShownAndWritten(t *testing.T) {
-	flags, err := runWith(t, vicinityDocument+"dnsTTL: 7s\ndnsEndpointPodNames: true\nmaster: https://192.0.2.1\n", "--default-max-load", "150%")
+	flags, err := runFlagsWith(t, vicinityDocument+"dnsTTL: 7s\ndnsEndpointPodNames: true\nmaster: https://192.0.2.1\n", "--default-max-load", "150%")
 	if err != nil {
 		t.Fatal(err)
 	}
-	shown, _ := flags.options().ConfigzData["proxy.config.vicinity.dev"].(map[string]any)
-	isShown := shown["dnsTTL"] == "7s" && shown["dnsEndpointPodNames"] == true && shown["defaultMaxLoad"] == "150%"
-	if !isShown || len(shown) != len(otherValues)+2 {
-		t.Errorf("/configz shows %v", shown)
+	configz, _ := flags.options().ConfigzData["proxy.config.vicinity.dev"].(map[string]any)
+	isShown := configz["dnsTTL"] == "7s" && configz["dnsEndpointPodNames"] == true && configz["defaultMaxLoad"] == "150%"
+	if !isShown || len(configz) != len(otherValues)+2 {
+		t.Errorf("/configz shows %v", configz)
 	}
 	if flagz := flags.options().Flags; flagz["dns-ttl"] != "7s" {
 		t.Errorf("/flagz shows %q", flagz["dns-ttl"])
@@ -167,7 +167,7 @@ func TestTheManifestsConfigurationIsRead(t *testing.T) {
 	}
 	file, comments := configMap.Data["config.conf"], regexp.MustCompile(`(?m)^# ([A-Za-z]+: \S+)$`)
 	for text, want := range map[string]int{file: 0, comments.ReplaceAllString(file, "$1"): len(comments.FindAllString(file, -1))} {
-		flags, err := runWith(t, text)
+		flags, err := runFlagsWith(t, text)
 		if err != nil {
 			t.Fatal(err)
 		}

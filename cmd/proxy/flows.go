@@ -128,19 +128,19 @@ func runFlows(ctx context.Context, stdout, stderr io.Writer, flags *flowsFlags, 
 	defer func() { _ = table.Close() }()
 	ctx = cli.SignalContext(ctx)
 	var snapshot *flows.Snapshot
-	for next := time.Now(); ; {
-		if now := time.Now(); !now.Before(next) {
+	for nextReload := time.Now(); ; {
+		if now := time.Now(); !now.Before(nextReload) {
 			if snapshot, err = proxyFlags.newSnapshot(ctx, stderr, query); err != nil {
 				return err
 			}
-			next = now.Add(reloadInterval)
+			nextReload = now.Add(reloadInterval)
 		}
 		if err := snapshot.AddAll(ctx, table); err != nil {
 			return err
 		}
 		report := snapshot.Report(proxyFlags.node)
 		if err := flags.print(stdout, &report, query); err != nil || !flags.watch {
-			return errors.Join(err, incompleteError(proxyFlags.rejected, query))
+			return errors.Join(err, incompleteError(proxyFlags.invalid, query))
 		}
 		select {
 		case <-ctx.Done():
@@ -159,7 +159,7 @@ func (f *runFlags) newSnapshot(ctx context.Context, stderr io.Writer, query expl
 	}
 	cluster := explain.ClusterView(change, f.node, f.settings.Tables(model.Families).NodePorts)
 	if query.Service.Name != "" && cluster.Service(query.Service) == nil {
-		if missing := f.noService(); missing != "" {
+		if missing := f.noServiceMessage(); missing != "" {
 			return nil, unreadableError{errors.New(missing)}
 		}
 		return nil, explain.NotFound(cluster, query, f.origin())

@@ -53,22 +53,22 @@ func proxyIn(t *testing.T, namespace *netns.Namespace, args ...string) outcome {
 	return outcome{command.ProcessState.ExitCode(), stdout.String(), stderr.String()}
 }
 
-// zonedNode returns a namespace with the endpoint on loopback, and the proxy that runs in it.
-func zonedNode(t *testing.T, args ...string) (*netns.Namespace, *daemonUnderTest) {
+// startZonedNode returns a namespace with the endpoint on loopback, and the proxy that runs in it.
+func startZonedNode(t *testing.T, args ...string) (*netns.Namespace, *daemonUnderTest) {
 	t.Helper()
 	namespace := netns.New(t)
 	for _, address := range []string{"10.244.2.5/32", "10.244.1.9/32"} {
 		namespace.Exec("ip", "addr", "add", address, "dev", "lo")
 	}
 	namespace.Exec("ip", "route", "add", "10.96.0.0/16", "dev", "lo", "src", "10.244.1.9")
-	echoTCP(t, namespace, "10.244.2.5:8080")
+	startTCPEcho(t, namespace, "10.244.2.5:8080")
 	folder := writeState(t, strings.Replace(zonedState, "ANNOTATION", "topology.kubernetes.io/zone, *", 1))
 	args = append([]string{"--manifests", folder, "--own-tables", "never", "--metrics-bind-address", "127.0.0.1:10549"}, args...)
 	return namespace, startDaemon(t, namespace, args...)
 }
 
-// dialIn opens a connection to the Service and waits for a reply.
-func dialIn(t *testing.T, namespace *netns.Namespace) net.Conn {
+// openConnection opens a connection to the Service and waits for a reply.
+func openConnection(t *testing.T, namespace *netns.Namespace) net.Conn {
 	t.Helper()
 	var connection net.Conn
 	var err error
@@ -89,13 +89,13 @@ func dialIn(t *testing.T, namespace *netns.Namespace) net.Conn {
 
 func TestFlowsReportsWhereConnectionsGo(t *testing.T) {
 	const at = "--metrics-bind-address=127.0.0.1:10549"
-	namespace, daemon := zonedNode(t)
+	namespace, daemon := startZonedNode(t)
 	if got := proxyIn(t, namespace, "flows", at); got.status != 0 || got.stdout != "Node node-a has no connection to a Service.\n" {
 		t.Errorf("without a connection: %+v", got)
 	}
-	dialIn(t, namespace)
-	dialIn(t, namespace)
-	_ = dialIn(t, namespace).Close()
+	openConnection(t, namespace)
+	openConnection(t, namespace)
+	_ = openConnection(t, namespace).Close()
 	namespace.NFT("add table ip silence; add chain ip silence input { type filter hook input priority 0; }; " +
 		"add rule ip silence input tcp dport 8080 tcp flags syn drop")
 	var err error
@@ -133,12 +133,12 @@ func TestFlowsReportsWhereConnectionsGo(t *testing.T) {
 	if got := proxyIn(t, namespace, "flows", "shop/wbe", at); got.status != 1 || !strings.Contains(got.stderr, "shop/web") {
 		t.Errorf("for a missing Service: %+v", got)
 	}
-	daemon.end(t)
+	daemon.stop(t)
 }
 
 // TestTheDaemonCountsTraffic: its metrics count ended connections by destination and tier, under the Service's name.
 func TestTheDaemonCountsTraffic(t *testing.T) {
-	namespace, daemon := zonedNode(t, "--traffic-accounting", "services")
+	namespace, daemon := startZonedNode(t, "--traffic-accounting", "services")
 	page := func() string {
 		_, body := daemon.get(t, "127.0.0.1:10549", "/metrics")
 		return body
@@ -148,20 +148,20 @@ func TestTheDaemonCountsTraffic(t *testing.T) {
 	// The daemon starts to receive events soon after the first sync, and may not report connections that started
 	// before.
 	listens := func() bool {
-		_ = dialIn(t, namespace).Close()
+		_ = openConnection(t, namespace).Close()
 		return strings.Contains(page(), "vicinity_connections_total{")
 	}
 	wait.Until(t, "a connection is counted", listens)
-	before := numberOf(t, page(), `vicinity_connections_total{locality="other_zone",outcome="replied",tier="*"}`)
+	before := seriesValue(t, page(), `vicinity_connections_total{locality="other_zone",outcome="replied",tier="*"}`)
 	for range 3 {
-		_ = dialIn(t, namespace).Close()
+		_ = openConnection(t, namespace).Close()
 	}
 	wait.Until(t, "three more connections are counted", func() bool {
-		return numberOf(t, page(), `vicinity_connections_total{locality="other_zone",outcome="replied",tier="*"}`) >= before+3
+		return seriesValue(t, page(), `vicinity_connections_total{locality="other_zone",outcome="replied",tier="*"}`) >= before+3
 	})
 	text := page()
-	all := numberOf(t, text, `vicinity_connections_total{locality="other_zone",outcome="replied",tier="*"}`)
-	ofService := numberOf(t, text,
+	all := seriesValue(t, text, `vicinity_connections_total{locality="other_zone",outcome="replied",tier="*"}`)
+	ofService := seriesValue(t, text,
 		`vicinity_service_connections_total{locality="other_zone",namespace="shop",outcome="replied",service="web",tier="*"}`)
 	if ofService < all || ofService > all+5 { // the page is not a consistent snapshot
 		t.Errorf("%v connections in total, but %v of the only Service", all, ofService)
@@ -184,13 +184,13 @@ func TestTheDaemonCountsTraffic(t *testing.T) {
 			t.Errorf("the metrics lack %s, or it is 0", series)
 		}
 	}
-	if ended := daemon.end(t); ended.status != 0 {
+	if ended := daemon.stop(t); ended.status != 0 {
 		t.Errorf("%+v", ended)
 	}
 }
 
-// numberOf returns the value of a series.
-func numberOf(t *testing.T, page, series string) float64 {
+// seriesValue returns the value of a series.
+func seriesValue(t *testing.T, page, series string) float64 {
 	t.Helper()
 	_, rest, found := strings.Cut(page, "\n"+series+" ")
 	text, _, _ := strings.Cut(rest, "\n")
@@ -203,12 +203,12 @@ func numberOf(t *testing.T, page, series string) float64 {
 
 // TestWithoutAccountingNoSysctlIsWritten: and there are no metrics of connections.
 func TestWithoutAccountingNoSysctlIsWritten(t *testing.T) {
-	namespace, daemon := zonedNode(t)
+	namespace, daemon := startZonedNode(t)
 	if got := strings.TrimSpace(namespace.Exec("cat", "/proc/sys/net/netfilter/nf_conntrack_acct")); got != "0" {
 		t.Errorf("nf_conntrack_acct is %s", got)
 	}
 	if _, body := daemon.get(t, "127.0.0.1:10549", "/metrics"); strings.Contains(body, "vicinity_connections_total") {
 		t.Error("connections are counted")
 	}
-	daemon.end(t)
+	daemon.stop(t)
 }

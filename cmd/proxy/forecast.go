@@ -129,9 +129,9 @@ type forecastFlags struct {
 	demand, demandSource, output string
 	top                          int
 
-	perGB   float64           // 0 without a price
-	changes []forecast.Change // the what-ifs; whatIfs are their flags as given
-	whatIfs []string
+	perGB       float64           // 0 without a price
+	changes     []forecast.Change // the what-ifs; whatIfFlags are their flags as given
+	whatIfFlags []string
 
 	parsedBounds []uint64         // after Validate
 	traffic      forecast.Traffic // after readDemand, with a price
@@ -165,19 +165,19 @@ func (f *forecastFlags) register(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.output, "output", "o", "text", "`FORMAT` of the output: text, json, yaml, or html for one page")
 	flags.IntVar(&f.top, "top", 30, "`NUMBER` of Services in text output; 0 for all")
 	f.limitFlags.register(flags)
-	whatIf(f, flags, "without-nodes", "what if the Nodes that match a label `SELECTOR` were removed, with their endpoints?",
+	registerWhatIf(f, flags, "without-nodes", "what if the Nodes that match a label `SELECTOR` were removed, with their endpoints?",
 		forecast.ParseWithoutNodes)
-	whatIf(f, flags, "evacuate", "what if a `ZONE`, or the Nodes that match a label selector, were being evacuated?", forecast.ParseEvacuate)
-	whatIf(f, flags, "annotate", "what if a Service had another `ANNOTATION`, written 'NAMESPACE/NAME KEY=VALUE'? The key "+
+	registerWhatIf(f, flags, "evacuate", "what if a `ZONE`, or the Nodes that match a label selector, were being evacuated?", forecast.ParseEvacuate)
+	registerWhatIf(f, flags, "annotate", "what if a Service had another `ANNOTATION`, written 'NAMESPACE/NAME KEY=VALUE'? The key "+
 		"trafficDistribution is the field; an empty value removes it", forecast.ParseAnnotate)
-	whatIf(f, flags, "scale", "what if a Service had these ready endpoints in a zone: `NAMESPACE/NAME=ZONE:REPLICAS`?", forecast.ParseScale)
+	registerWhatIf(f, flags, "scale", "what if a Service had these ready endpoints in a zone: `NAMESPACE/NAME=ZONE:REPLICAS`?", forecast.ParseScale)
 }
 
-// whatIf registers a flag that adds a change.
-func whatIf[C forecast.Change](f *forecastFlags, flags *pflag.FlagSet, name, usage string, parse func(string) (C, error)) {
+// registerWhatIf registers a flag that adds a change.
+func registerWhatIf[C forecast.Change](f *forecastFlags, flags *pflag.FlagSet, name, usage string, parse func(string) (C, error)) {
 	flags.Func(name, usage, func(text string) error {
 		change, err := parse(text)
-		f.changes, f.whatIfs = append(f.changes, change), append(f.whatIfs, "--"+name+" "+text)
+		f.changes, f.whatIfFlags = append(f.changes, change), append(f.whatIfFlags, "--"+name+" "+text)
 		return err
 	})
 }
@@ -223,9 +223,9 @@ func runForecast(ctx context.Context, stdout, stderr io.Writer, flags *forecastF
 	if missing := inventory.MissingKinds(origin, "nothing can be forecast", convert.Services, convert.Nodes); missing != "" {
 		return unreadableError{errors.New(missing)}
 	}
-	noSlices, _ := objects.FolderInventory.MissingSlices(origin) // an API server's list is authoritative
-	if noSlices != "" {
-		sanitize.Fprintf(stderr, "warning: %s\n", noSlices)
+	missingSlices, _ := objects.FolderInventory.MissingSlices(origin) // an API server's list is authoritative
+	if missingSlices != "" {
+		sanitize.Fprintf(stderr, "warning: %s\n", missingSlices)
 	}
 	if len(objects.Nodes) == 0 {
 		return unreadableError{errors.New("no Node could be read, so there are no clients: see the warnings above")}
@@ -249,21 +249,21 @@ func runForecast(ctx context.Context, stdout, stderr io.Writer, flags *forecastF
 		return unreadableError{err}
 	}
 	var before, report forecast.Report
-	var rejected []model.Finding
+	var findings []model.Finding
 	if len(flags.changes) > 0 {
-		before, report, rejected = forecast.Compare(state, after, options)
+		before, report, findings = forecast.Compare(state, after, options)
 	} else {
-		report, rejected = forecast.Compute(state, options)
+		report, findings = forecast.Compute(state, options)
 	}
 	if flags.perGB > 0 {
 		before.EstimateCost(flags.traffic, flags.perGB)
 		report.EstimateCost(flags.traffic, flags.perGB)
 	}
-	printWarnings(stderr, rejected)
+	printWarnings(stderr, findings)
 	if err := flags.print(stdout, &before, &report); err != nil {
 		return err
 	}
-	return flags.checkLimits(stderr, &report, noSlices != "", append(invalid, rejected...), query)
+	return flags.checkLimits(stderr, &report, missingSlices != "", append(invalid, findings...), query)
 }
 
 func (f *forecastFlags) notFound(state forecast.Cluster, query explain.Query) error {
@@ -301,7 +301,7 @@ func (f *forecastFlags) print(stdout io.Writer, before, report *forecast.Report)
 	case f.output == "html":
 		return forecast.HTML(stdout, report)
 	case f.output == "text" && isComparison:
-		return forecast.Comparison(stdout, strings.Join(f.whatIfs, ", "), before, report, f.top)
+		return forecast.Comparison(stdout, strings.Join(f.whatIfFlags, ", "), before, report, f.top)
 	case f.output == "text":
 		return forecast.Text(stdout, report, f.top)
 	case isComparison:
@@ -331,7 +331,7 @@ func (f *forecastFlags) checkLimits(
 		sanitize.Fprintf(stderr, "proxy: there is no Service whose connections could be forecast\n")
 		return cli.ExitError(exitIncomplete)
 	}
-	if f.limits.MinNear != nil && report.NodesWithoutZone == report.Nodes {
+	if f.limits.MinInZone != nil && report.NodesWithoutZone == report.Nodes {
 		sanitize.Fprintf(stderr, "proxy: --min-in-zone cannot be checked: no Node has the label %s\n", policy.Zone)
 		return cli.ExitError(exitIncomplete)
 	}

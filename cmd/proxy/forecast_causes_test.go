@@ -49,8 +49,8 @@ const (
 	noAnnotations = "annotations: {}"
 	noSetting     = "ports: [{port: 80}]}"
 	sameZone      = "ports: [{port: 80}], trafficDistribution: PreferSameZone}"
-	onA           = "nodeName: na, zone: za"
-	onC           = "nodeName: nc, zone: zc"
+	onNodeA       = "nodeName: na, zone: za"
+	onNodeC       = "nodeName: nc, zone: zc"
 	noZone        = "The ready endpoint 10.244.0.1:80 has no zone in its EndpointSlice, because na had no label topology.kubernetes.io/zone " +
 		"when that was written"
 	zoneIsKept = "EndpointSlices keep the zone that a Node had when they were written, until the Service or its pods change."
@@ -106,12 +106,12 @@ func TestForecastReportsTheCauseBeforeAnyAdvice(t *testing.T) {
 			[]string{"PreferSameNode is set, and has no effect", "kube-controller-manager writes them within seconds"}, noZone,
 		},
 		"one endpoint has no hint": {
-			[]string{noSetting, sameZone, onA, onA + ", hints: {forZones: [{name: za}]}", onC, onC + ", hints: {forZones: [{name: zc}]}"},
+			[]string{noSetting, sameZone, onNodeA, onNodeA + ", hints: {forZones: [{name: za}]}", onNodeC, onNodeC + ", hints: {forZones: [{name: zc}]}"},
 			[]string{"because the ready endpoint 10.244.1.1:80 has no hint. kube-controller-manager writes them within seconds"},
 			"PreferSameZone keeps",
 		},
 		"it is set, and a bound would be needed, too": {
-			[]string{noSetting, sameZone, onC, onA},
+			[]string{noSetting, sameZone, onNodeC, onNodeA},
 			[]string{noHints, "shop/web: A bound of 120% keeps 67 % in the zone", `vicinity.dev/max-load: "120%"`}, "    spec:",
 		},
 		"Auto, for which there are too few endpoints": {
@@ -147,7 +147,7 @@ func TestForecastReportsTheCauseBeforeAnyAdvice(t *testing.T) {
 		},
 		"all endpoints have hints": {
 			[]string{
-				noSetting, sameZone, onA, onA + ", hints: {forZones: [{name: za}]}", onC, onC + ", hints: {forZones: [{name: zc}]}",
+				noSetting, sameZone, onNodeA, onNodeA + ", hints: {forZones: [{name: za}]}", onNodeC, onNodeC + ", hints: {forZones: [{name: zc}]}",
 				"nodeName: nb, zone: zb", "nodeName: nb, zone: zb, hints: {forZones: [{name: zb}]}",
 			},
 			[]string{"No other setting keeps more"}, "see below",
@@ -189,7 +189,7 @@ func TestForecastReportsWhyConnectionsAreRefused(t *testing.T) {
 		cell, want string
 	}{
 		"keys without *": {
-			[]string{noAnnotations, hardKeys, onA, onC, "nodeName: nb, zone: zb", onC},
+			[]string{noAnnotations, hardKeys, onNodeA, onNodeC, "nodeName: nb, zone: zb", onNodeC},
 			"33 % 1.00, 67 % refused",
 			"shop/web: 67 % of its connections are refused on 2 of 3 Nodes (na, nb). On na: No usable endpoint matches a topology key: none " +
 				"shares this node's topology.kubernetes.io/zone, \"za\", nor does any match a key before that, and the keys do not end with *.\n" +
@@ -202,7 +202,7 @@ func TestForecastReportsWhyConnectionsAreRefused(t *testing.T) {
 				"example.com/rack because this node has no such label;",
 		},
 		"internalTrafficPolicy: Local": {
-			[]string{noSetting, "ports: [{port: 80}], internalTrafficPolicy: Local}", onC, onA}, "67 % 1.50, 33 % refused",
+			[]string{noSetting, "ports: [{port: 80}], internalTrafficPolicy: Local}", onNodeC, onNodeA}, "67 % 1.50, 33 % refused",
 			"shop/web: 33 % of its connections are refused on 1 of 3 Nodes (nc). On nc: internalTrafficPolicy is Local, and no " +
 				"usable endpoint is on this node.",
 		},
@@ -249,7 +249,7 @@ func TestForecastComparesByTheMeanBefore(t *testing.T) {
   - {addresses: [10.244.0.4], nodeName: na}
   - {addresses: [10.244.1.2], nodeName: nb}
 `
-	folder := threeZonesWith(t, sliceEnd, sliceEnd+strings.TrimPrefix(caller, "\n"))
+	folder := threeZonesWith(t, lastEndpoint, lastEndpoint+strings.TrimPrefix(caller, "\n"))
 	const keys, load, clients = "--annotate shop/web_vicinity.dev/topology-keys=topology.kubernetes.io/zone,*",
 		" --annotate shop/web_vicinity.dev/max-load=150%", " --annotate shop/web_vicinity.dev/clients=shop/caller"
 	for args, want := range map[string]struct{ before, after float64 }{
@@ -262,7 +262,7 @@ func TestForecastComparesByTheMeanBefore(t *testing.T) {
 		keys + clients + load + " --evacuate zc": {1, 2.25}, // the bound is 1.5 times the mean after the change
 	} {
 		var compared beforeAndAfter
-		readForecast(t, &compared, folder, spaced("shop/web "+args)...)
+		readForecast(t, &compared, folder, splitSpacedArgs("shop/web "+args)...)
 		before, after := compared.Before.Services[0].Projections[0].Busiest.Load, compared.After.Services[0].Projections[0].Busiest.Load
 		if math.Abs(before-want.before) > 1e-6 || math.Abs(after-want.after) > 1e-6 {
 			t.Errorf("%s: the busiest endpoint expects %v times the mean before, and %v after, want %v", args, before, after, want)
@@ -270,7 +270,7 @@ func TestForecastComparesByTheMeanBefore(t *testing.T) {
 	}
 }
 
-const sliceEnd = "  - {addresses: [10.244.2.1], conditions: {ready: true}, nodeName: nc, zone: zc}\n"
+const lastEndpoint = "  - {addresses: [10.244.2.1], conditions: {ready: true}, nodeName: nc, zone: zc}\n"
 
 // TestALabelThatNoNodeHasIsNotZero: it is "-", with a sentence. Without known zones there is no in-zone share.
 func TestALabelThatNoNodeHasIsNotZero(t *testing.T) {
@@ -298,7 +298,7 @@ func TestALabelThatNoNodeHasIsNotZero(t *testing.T) {
 			"In no zone, because the label topology.kubernetes.io/zone is missing: 1 of 3 Nodes (nc).\n",
 		}},
 		"endpoints without nodes": {
-			[]string{", " + onA, "", ", nodeName: nb, zone: zb", "", ", " + onC, ""}, 0,
+			[]string{", " + onNodeA, "", ", nodeName: nb, zone: zb", "", ", " + onNodeC, ""}, 0,
 			[]string{"now             0 %          -            -              -            0 %", "shop/web  3          - 1.00 "},
 		},
 	} {

@@ -12,9 +12,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
-// measuredState returns a cluster with two zones of one node each, and a Service with a bound, two endpoints in zone a
+// boundedState returns a cluster with two zones of one node each, and a Service with a bound, two endpoints in zone a
 // and six in zone b. annotations are added to the Service, and more are further objects.
-func measuredState(annotations string, more ...string) string {
+func boundedState(annotations string, more ...string) string {
 	var endpoints []string
 	for i := range 8 {
 		endpoints = append(endpoints, fmt.Sprintf("{addresses: [10.244.1.%d], nodeName: node-%s}", i+1, []string{"a", "b"}[min(i/2, 1)]))
@@ -56,7 +56,7 @@ const (
 // TestForecastUsesServiceDemands: forecast and explain plan with the ServiceDemand; without one, forecast states that
 // there is no measured demand.
 func TestForecastUsesServiceDemands(t *testing.T) {
-	for name, c := range map[string]struct {
+	for name, test := range map[string]struct {
 		more       string
 		isMeasured bool
 	}{
@@ -64,26 +64,26 @@ func TestForecastUsesServiceDemands(t *testing.T) {
 		"without a ServiceDemand":                     {"", false},
 		"with a ServiceDemand of zones without Nodes": {strings.ReplaceAll(demandOfWeb, "zone-", "site-"), false},
 	} {
-		state := writeState(t, measuredState(measuredSetting, c.more))
+		state := writeState(t, boundedState(measuredSetting, test.more))
 		report := forecastOf(t, state)
 		if len(report.Services) != 1 {
 			t.Fatalf("%s: %+v", name, report)
 		}
 		want, busiest := "labels", 1.2
-		if c.isMeasured {
+		if test.isMeasured {
 			want = "measured"
 		}
 		service := &report.Services[0]
 		if now := service.Projections[0]; service.DemandSource != want || now.PlannedWith != want || math.Abs(now.Busiest.Load-busiest) > 0.01 {
 			t.Errorf("%s: demand from %q, planned with %q: %+v", name, service.DemandSource, now.PlannedWith, now)
 		}
-		if notes := strings.Join(report.Notes, "\n"); strings.Contains(notes, string(servicedemand.NoUsableDemand)) == c.isMeasured {
+		if notes := strings.Join(report.Notes, "\n"); strings.Contains(notes, string(servicedemand.NoUsableDemand)) == test.isMeasured {
 			t.Errorf("%s: the notes are %q", name, notes)
 		}
-		if strings.Contains(report.Demand, "(shop/web), measured since 2026-11-27 08:00 UTC; for others each") != c.isMeasured {
+		if strings.Contains(report.Demand, "(shop/web), measured since 2026-11-27 08:00 UTC; for others each") != test.isMeasured {
 			t.Errorf("%s: the demand is described as %s", name, report.Demand)
 		}
-		if page := proxyCommand(t, "forecast", "--manifests", state).stdout; strings.Contains(page, "is from ServiceDemands") != c.isMeasured {
+		if page := proxyCommand(t, "forecast", "--manifests", state).stdout; strings.Contains(page, "is from ServiceDemands") != test.isMeasured {
 			t.Errorf("%s: the heading does not describe the demand: %s", name, page)
 		}
 		ports := explainPorts(t, "--manifests", state, "--node", "node-a", "shop/web")
@@ -107,33 +107,33 @@ func TestForecastUsesServiceDemands(t *testing.T) {
 // TestMissingMeasuredDemandIsExplained: the reason and the remedy come before "Nothing is different".
 func TestMissingMeasuredDemandIsExplained(t *testing.T) {
 	other := strings.Replace(demandOfWeb, "name: web", "name: other", 1)
-	for name, c := range map[string]struct {
+	for name, test := range map[string]struct {
 		state string
 		args  []string
 		want  []string
 	}{
-		"no ServiceDemand": {measuredState(""), nil, []string{string(servicedemand.NoUsableDemand), "The bound of shop/web is planned with assumed demand",
+		"no ServiceDemand": {boundedState(""), nil, []string{string(servicedemand.NoUsableDemand), "The bound of shop/web is planned with assumed demand",
 			"kubectl get servicedemands -A",
 			"component demand", "'forecast --demand FILE' compares"}},
-		"only a ServiceDemand of another Service": {measuredState("", other), nil, []string{string(servicedemand.NoUsableDemand),
+		"only a ServiceDemand of another Service": {boundedState("", other), nil, []string{string(servicedemand.NoUsableDemand),
 			"'forecast --demand FILE' compares"}},
-		"a ServiceDemand of zones without Nodes": {measuredState("", strings.NewReplacer("zone-a, demandPPM", "zone-x, demandPPM",
+		"a ServiceDemand of zones without Nodes": {boundedState("", strings.NewReplacer("zone-a, demandPPM", "zone-x, demandPPM",
 			"zone-b, demandPPM", "zone-y, demandPPM").
 			Replace(demandOfWeb)), nil, []string{string(servicedemand.NoUsableDemand)}},
-		"assumed demand is requested": {measuredState("", demandOfWeb), []string{"--demand-source", "assumed"}, nil},
+		"assumed demand is requested": {boundedState("", demandOfWeb), []string{"--demand-source", "assumed"}, nil},
 	} {
-		args := []string{"forecast", "--manifests", writeState(t, c.state), "--annotate", "shop/web vicinity.dev/demand-source=measured"}
-		got := proxyCommand(t, append(args, c.args...)...)
-		before, _, isThere := strings.Cut(got.stdout, "Nothing is different for any Service.")
-		if got.status != 0 || !isThere {
+		args := []string{"forecast", "--manifests", writeState(t, test.state), "--annotate", "shop/web vicinity.dev/demand-source=measured"}
+		got := proxyCommand(t, append(args, test.args...)...)
+		before, _, found := strings.Cut(got.stdout, "Nothing is different for any Service.")
+		if got.status != 0 || !found {
 			t.Errorf("%s: %+v", name, got)
 		}
-		for _, want := range c.want {
+		for _, want := range test.want {
 			if !strings.Contains(before, want) {
 				t.Errorf("%s: the output lacks %q before the result:\n%s", name, want, got.stdout)
 			}
 		}
-		if len(c.want) == 0 && strings.Contains(before, "ServiceDemand") {
+		if len(test.want) == 0 && strings.Contains(before, "ServiceDemand") {
 			t.Errorf("%s: the output mentions ServiceDemands, which have no effect:\n%s", name, got.stdout)
 		}
 	}
@@ -142,8 +142,8 @@ func TestMissingMeasuredDemandIsExplained(t *testing.T) {
 // TestEachNumberNamesItsDemand: a file takes precedence over ServiceDemands as the demand of Nodes, but no proxy plans
 // with it.
 func TestEachNumberNamesItsDemand(t *testing.T) {
-	state, file := writeState(t, measuredState(measuredSetting, demandOfWeb)), writeQuery(t, "zone=zone-a - 1", "zone=zone-b - 9")
-	for name, c := range map[string]struct {
+	state, file := writeState(t, boundedState(measuredSetting, demandOfWeb)), writeQuery(t, "zone=zone-a - 1", "zone=zone-b - 9")
+	for name, test := range map[string]struct {
 		args []string
 		want map[string]string
 		asks string
@@ -156,14 +156,14 @@ func TestEachNumberNamesItsDemand(t *testing.T) {
 		"neither": {[]string{"--demand-source", "assumed"}, map[string]string{"now": "labels", "120%": "labels"}, "labels",
 			"Each Node counts as one client"},
 	} {
-		report := forecastOf(t, state, c.args...)
+		report := forecastOf(t, state, test.args...)
 		planned := map[string]string{}
 		for _, projection := range report.Services[0].Projections {
 			if projection.PlannedWith != "" {
 				planned[projection.Setting] = projection.PlannedWith
 			}
 		}
-		if fmt.Sprint(planned) != fmt.Sprint(c.want) || report.Services[0].DemandSource != c.asks || !strings.HasPrefix(report.Demand, c.says) {
+		if fmt.Sprint(planned) != fmt.Sprint(test.want) || report.Services[0].DemandSource != test.asks || !strings.HasPrefix(report.Demand, test.says) {
 			t.Errorf("%s: planned with %v, demand from %q: %s", name, planned, report.Services[0].DemandSource, report.Demand)
 		}
 	}
@@ -173,39 +173,39 @@ func TestEachNumberNamesItsDemand(t *testing.T) {
 // to the clients that it names. A new bound is planned with it from the start.
 func TestMeasuredDemandIsRecommended(t *testing.T) {
 	const (
-		withIt = "shop/web: With its bound planned with measured demand, the busiest endpoint expects 1.20 times the mean instead of " +
+		adviceForBound = "shop/web: With its bound planned with measured demand, the busiest endpoint expects 1.20 times the mean instead of " +
 			"1.92, and 50 % stay in the zone instead of 68 %."
-		newOne = "with a bound of 120%, planned with measured demand, no endpoint expects more than 1.20 times"
-		none   = "No other setting keeps more connections in their zone"
+		adviceForNewBound = "with a bound of 120%, planned with measured demand, no endpoint expects more than 1.20 times"
+		noAdvice          = "No other setting keeps more connections in their zone"
 	)
-	unbounded := strings.Replace(measuredState("", demandOfWeb), ", vicinity.dev/max-load: 120%", "", 1)
-	for name, c := range map[string]struct {
+	unbounded := strings.Replace(boundedState("", demandOfWeb), ", vicinity.dev/max-load: 120%", "", 1)
+	for name, test := range map[string]struct {
 		state, says string
 		set         []string
 	}{
-		"a bound": {measuredState("", demandOfWeb), withIt, []string{`vicinity.dev/demand-source: "measured"`}},
-		"a bound with named clients": {measuredState(`, vicinity.dev/clients: "shop/nothing,"`, demandOfWeb), withIt,
+		"a bound": {boundedState("", demandOfWeb), adviceForBound, []string{`vicinity.dev/demand-source: "measured"`}},
+		"a bound with named clients": {boundedState(`, vicinity.dev/clients: "shop/nothing,"`, demandOfWeb), adviceForBound,
 			[]string{`vicinity.dev/demand-source: "measured"`}},
-		"a bound with clients without endpoints": {measuredState(", vicinity.dev/clients: shop/nothing", demandOfWeb), withIt,
+		"a bound with clients without endpoints": {boundedState(", vicinity.dev/clients: shop/nothing", demandOfWeb), adviceForBound,
 			[]string{`vicinity.dev/demand-source: "measured"`}},
-		"a bound that is already planned with measured demand": {measuredState(measuredSetting, demandOfWeb), none, nil},
-		"a bound without measured demand":                      {measuredState(""), none, nil},
-		"no bound":                                             {unbounded, newOne, []string{`vicinity.dev/demand-source: "measured"`, `vicinity.dev/max-load: "120%"`}},
+		"a bound that is already planned with measured demand": {boundedState(measuredSetting, demandOfWeb), noAdvice, nil},
+		"a bound without measured demand":                      {boundedState(""), noAdvice, nil},
+		"no bound":                                             {unbounded, adviceForNewBound, []string{`vicinity.dev/demand-source: "measured"`, `vicinity.dev/max-load: "120%"`}},
 		"no bound, and nothing is measured": {
 			strings.Replace(unbounded, demandOfWeb, "", 1), "with a bound of 120% no endpoint expects", []string{`vicinity.dev/max-load: "120%"`},
 		},
 	} {
-		got := proxyCommand(t, "forecast", "--manifests", writeState(t, c.state))
-		if got.status != 0 || !strings.Contains(got.stdout, c.says) {
-			t.Errorf("%s: the output lacks %q: %+v", name, c.says, got)
+		got := proxyCommand(t, "forecast", "--manifests", writeState(t, test.state))
+		if got.status != 0 || !strings.Contains(got.stdout, test.says) {
+			t.Errorf("%s: the output lacks %q: %+v", name, test.says, got)
 		}
 		_, advice, _ := strings.Cut(got.stdout, "annotations:")
 		for line := range strings.SplitSeq(strings.TrimSpace(advice), "\n") {
-			if line := strings.TrimSpace(line); line != "" && !slices.Contains(c.set, line) {
+			if line := strings.TrimSpace(line); line != "" && !slices.Contains(test.set, line) {
 				t.Errorf("%s: the advice has the unexpected line %s", name, line)
 			}
 		}
-		for _, line := range c.set {
+		for _, line := range test.set {
 			if !strings.Contains(advice, line) {
 				t.Errorf("%s: the advice lacks the line %s", name, line)
 			}

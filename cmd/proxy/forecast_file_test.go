@@ -23,19 +23,19 @@ func writeQuery(t *testing.T, lines ...string) string {
 	samples := []sample{}
 	for _, line := range lines {
 		fields := strings.Fields(line)
-		one := sample{map[string]string{"instance": fields[0]}, [2]any{1764268800, fields[2]}}
-		if zone, is := strings.CutPrefix(fields[0], "zone="); is {
-			one.Metric = map[string]string{"zone": zone}
+		entry := sample{map[string]string{"instance": fields[0]}, [2]any{1764268800, fields[2]}}
+		if zone, ok := strings.CutPrefix(fields[0], "zone="); ok {
+			entry.Metric = map[string]string{"zone": zone}
 		}
-		if namespace, name, is := strings.Cut(fields[1], "/"); is {
-			one.Metric["namespace"], one.Metric["service"] = namespace, name
+		if namespace, name, ok := strings.Cut(fields[1], "/"); ok {
+			entry.Metric["namespace"], entry.Metric["service"] = namespace, name
 		}
-		samples = append(samples, one)
+		samples = append(samples, entry)
 	}
 	text, err := json.Marshal(samples)
-	succeed(t, err)
+	mustSucceed(t, err)
 	file := filepath.Join(t.TempDir(), "query.json")
-	succeed(t, os.WriteFile(file, text, 0o600))
+	mustSucceed(t, os.WriteFile(file, text, 0o600))
 	return file
 }
 
@@ -65,7 +65,7 @@ func TestASelectionIsPricedByItsOwnBytes(t *testing.T) {
 // TestPartialDemandFailsLimits: it reports how much is missing, and does not check limits.
 func TestPartialDemandFailsLimits(t *testing.T) {
 	state := threeZonesWith(t)
-	for name, c := range map[string]struct {
+	for name, test := range map[string]struct {
 		lines []string
 		args  string
 		says  string // empty: nothing is missing
@@ -78,27 +78,27 @@ func TestPartialDemandFailsLimits(t *testing.T) {
 		"a part of this selection": {[]string{"na shop/web 1", "nb shop/old 3", "nc - 1"}, "-n shop", "75 % of the demand on these Services in "},
 		"before and after":         {[]string{"na - 1"}, "--evacuate za", "query.json lacks 2 of 3 Nodes"},
 	} {
-		file := writeQuery(t, c.lines...)
-		args := append([]string{"forecast", "--manifests", state, "--demand", file}, splitArgs(c.args)...)
-		if got := proxyCommand(t, args...); got.status != 0 || c.says != "" && !strings.Contains(got.stdout, c.says) ||
-			c.says == "" && (strings.Contains(got.stdout, "lacks") || strings.Contains(got.stdout, "omitted")) {
-			t.Errorf("%s: the output lacks %q: %+v", name, c.says, got)
+		file := writeQuery(t, test.lines...)
+		args := append([]string{"forecast", "--manifests", state, "--demand", file}, splitArgs(test.args)...)
+		if got := proxyCommand(t, args...); got.status != 0 || test.says != "" && !strings.Contains(got.stdout, test.says) ||
+			test.says == "" && (strings.Contains(got.stdout, "lacks") || strings.Contains(got.stdout, "omitted")) {
+			t.Errorf("%s: the output lacks %q: %+v", name, test.says, got)
 		}
-		var either struct { // After exists only in a comparison
+		var output struct { // After exists only in a comparison
 			forecast.Report
 			After forecast.Report
 		}
-		readForecast(t, &either, state, args[3:]...)
-		if missing := append(either.Incomplete, either.After.Incomplete...); (len(missing) > 0) != (c.says != "") {
+		readForecast(t, &output, state, args[3:]...)
+		if missing := append(output.Incomplete, output.After.Incomplete...); (len(missing) > 0) != (test.says != "") {
 			t.Errorf("%s: the reported missing parts are %q", name, missing)
 		}
-		for _, gate := range []string{"--max-load 10", "--min-in-zone 0", "--max-refused 1"} {
-			status, says := 0, ""
-			if c.says != "" {
-				status, says = 2, "proxy: limits cannot be checked with part of the demand: "
+		for _, limit := range []string{"--max-load 10", "--min-in-zone 0", "--max-refused 1"} {
+			status, message := 0, ""
+			if test.says != "" {
+				status, message = 2, "proxy: limits cannot be checked with part of the demand: "
 			}
-			if got := proxyCommand(t, append(args, splitArgs(gate)...)...); got.status != status || !strings.Contains(got.stderr, says) {
-				t.Errorf("%s: %s: status %d, %s; want %d", name, gate, got.status, got.stderr, status)
+			if got := proxyCommand(t, append(args, splitArgs(limit)...)...); got.status != status || !strings.Contains(got.stderr, message) {
+				t.Errorf("%s: %s: status %d, %s; want %d", name, limit, got.status, got.stderr, status)
 			}
 		}
 	}
@@ -108,7 +108,7 @@ func TestPartialDemandFailsLimits(t *testing.T) {
 func TestViolatedBoundIsExplainedWithAFix(t *testing.T) {
 	const keys = `vicinity.dev/topology-keys: "topology.kubernetes.io/zone, *"`
 	file := writeQuery(t, "na shop/web 4", "nb shop/web 1", "nc shop/web 1")
-	for name, c := range map[string]struct {
+	for name, test := range map[string]struct {
 		annotations string
 		want        []string // in this order
 		lacks       string
@@ -137,30 +137,30 @@ func TestViolatedBoundIsExplainedWithAFix(t *testing.T) {
 			[]string{string(servicedemand.NoUsableDemand), "more than its bound of 120% allows"}, "With its bound planned",
 		},
 	} {
-		got := proxyCommand(t, "forecast", "--manifests", threeZonesWith(t, noAnnotations, "annotations: {"+c.annotations+"}"), "--demand", file)
-		expectInOrder(t, name, got.stdout, c.want)
-		if got.status != 0 || strings.Contains(got.stdout, c.lacks) {
-			t.Errorf("%s: status %d, or the output has %q:\n%s%s", name, got.status, c.lacks, got.stdout, got.stderr)
+		got := proxyCommand(t, "forecast", "--manifests", threeZonesWith(t, noAnnotations, "annotations: {"+test.annotations+"}"), "--demand", file)
+		expectInOrder(t, name, got.stdout, test.want)
+		if got.status != 0 || strings.Contains(got.stdout, test.lacks) {
+			t.Errorf("%s: status %d, or the output has %q:\n%s%s", name, got.status, test.lacks, got.stdout, got.stderr)
 		}
 	}
 	headless := threeZonesWith(t, noAnnotations, "annotations: {"+keys+", vicinity.dev/max-load: 120%}", "clusterIP: 10.96.0.10", "clusterIP: None")
 	service := forecastOf(t, headless, "--demand", file).Services[0]
-	at := slices.IndexFunc(service.Projections, func(o forecast.Projection) bool { return o.Setting == "120% measured" })
-	if at < 0 || service.Advice != nil || !strings.HasPrefix(service.Projections[at].Note, "connections to a headless Service are not counted") {
+	index := slices.IndexFunc(service.Projections, func(projection forecast.Projection) bool { return projection.Setting == "120% measured" })
+	if index < 0 || service.Advice != nil || !strings.HasPrefix(service.Projections[index].Note, "connections to a headless Service are not counted") {
 		t.Errorf("a headless Service has advice, or no note about measured demand: %+v", service)
 	}
 }
 
 func TestAPriceNeedsBytes(t *testing.T) {
-	state, silent := threeZonesWith(t), writeQuery(t, "na shop/web 0", "nb shop/web 0")
+	state, zeroDemand := threeZonesWith(t), writeQuery(t, "na shop/web 0", "nb shop/web 0")
 	for name, test := range map[string]struct {
 		args []string
 		want string
 	}{
 		"without demand": {[]string{"--price", "0.01/GB"}, "--price needs --demand"},
-		"without a unit": {[]string{"--price", "0.01", "--demand", silent}, `"0.01" is not a price of a gigabyte`},
-		"negative":       {[]string{"--price", "-1/GB", "--demand", silent}, `"-1/GB" is not a price of a gigabyte`},
-		"without bytes":  {[]string{"--price", "0.01/GB", "--demand", silent}, "all weights are 0"},
+		"without a unit": {[]string{"--price", "0.01", "--demand", zeroDemand}, `"0.01" is not a price of a gigabyte`},
+		"negative":       {[]string{"--price", "-1/GB", "--demand", zeroDemand}, `"-1/GB" is not a price of a gigabyte`},
+		"without bytes":  {[]string{"--price", "0.01/GB", "--demand", zeroDemand}, "all weights are 0"},
 		"a folder":       {[]string{"--demand", t.TempDir()}, "is a directory"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -75,9 +75,9 @@ func TestIncompleteInputIsNotSuccess(t *testing.T) {
 		folder := writeState(t, test.text)
 		for file, text := range test.more {
 			if text == "" {
-				succeed(t, os.Symlink("nowhere", filepath.Join(folder, file)))
+				mustSucceed(t, os.Symlink("nowhere", filepath.Join(folder, file)))
 			} else {
-				succeed(t, os.WriteFile(filepath.Join(folder, file), []byte(text), 0o600))
+				mustSucceed(t, os.WriteFile(filepath.Join(folder, file), []byte(text), 0o600))
 			}
 		}
 		for command, want := range map[string]int{
@@ -89,7 +89,7 @@ func TestIncompleteInputIsNotSuccess(t *testing.T) {
 			"explain --node node-1 shop/web --why node-1": test.want.web,
 		} {
 			got := proxyCommand(t, append(splitArgs(command), "--manifests", folder)...)
-			if hasNoAnswer := strings.Contains(command, "--why") && got.status == 1; got.status != want && (!hasNoAnswer || want == 0) {
+			if whyFailed := strings.Contains(command, "--why") && got.status == 1; got.status != want && (!whyFailed || want == 0) {
 				t.Errorf("%s: %s: status %d, want %d; %s", name, command, got.status, want, got.stderr)
 			}
 			if want != 0 && !strings.Contains(got.stderr, "warning: ") {
@@ -105,7 +105,7 @@ func TestEmptyInputIsNotSuccess(t *testing.T) {
 		node   = "{apiVersion: v1, kind: Node, metadata: {name: node-1}}\n---\n"
 		others = "{apiVersion: v1, kind: ConfigMap}\n---\n{apiVersion: v1, kind: ConfigMap}\n---\n{apiVersion: apps/v1, kind: Deployment}\n"
 	)
-	for text, held := range map[string]string{node: "Node (1)", node + others: "Node (1), ConfigMap (2), Deployment (1)"} {
+	for text, kinds := range map[string]string{node: "Node (1)", node + others: "Node (1), ConfigMap (2), Deployment (1)"} {
 		folder := writeState(t, text)
 		for _, command := range []string{
 			"forecast", "forecast --max-load 2", "forecast --min-in-zone 0.1", "forecast -o json", "forecast shop/web", "explain --all-nodes",
@@ -113,7 +113,7 @@ func TestEmptyInputIsNotSuccess(t *testing.T) {
 			"explain --node node-1 shop/web --why node-1", "render --node node-1",
 		} {
 			got := proxyCommand(t, append(splitArgs(command), "--manifests", folder)...)
-			begins, ends := "proxy: there is no Service in "+folder+", so ", "prints Services; found: "+held+"\n"
+			begins, ends := "proxy: there is no Service in "+folder+", so ", "prints Services; found: "+kinds+"\n"
 			if got.status != 2 || !strings.HasPrefix(got.stderr, begins) || !strings.HasSuffix(got.stderr, ends) {
 				t.Errorf("%s: %+v", command, got)
 			}
@@ -128,25 +128,25 @@ func TestOldKindsAreNamed(t *testing.T) {
 		kubectl   = "'kubectl get endpointslices -A -o yaml' prints EndpointSlices; found: "
 	)
 	beta := strings.ReplaceAll(checkedService, "discovery.k8s.io/v1", "discovery.k8s.io/v1beta1")
-	without := checkedService[:strings.Index(checkedService, "- apiVersion: discovery")]
-	none := "warning: there is no EndpointSlice in FOLDER, so no Service has an endpoint; " + kubectl
+	withoutSlices := checkedService[:strings.Index(checkedService, "- apiVersion: discovery")]
+	noSlices := "warning: there is no EndpointSlice in FOLDER, so no Service has an endpoint; " + kubectl
 	for name, test := range map[string]struct {
 		text, want      string
 		forecast, other int // statuses
 	}{
 		"Endpoints and slices": {checkedService + endpoints, "", 0, 0},
 		"Endpoints without slices": {
-			without + endpoints, none + "Service (2), Node (1), v1 Endpoints (1, an old kind that is not read)\n", 2, 2,
+			withoutSlices + endpoints, noSlices + "Service (2), Node (1), v1 Endpoints (1, an old kind that is not read)\n", 2, 2,
 		},
 		"slices of v1beta1": {
-			beta, none + "Service (2), Node (1), discovery.k8s.io/v1beta1 EndpointSlice (2, an old kind that is not read)\n", 2, 2,
+			beta, noSlices + "Service (2), Node (1), discovery.k8s.io/v1beta1 EndpointSlice (2, an old kind that is not read)\n", 2, 2,
 		},
 		"one slice of v1beta1": {
 			strings.Replace(checkedService, "discovery.k8s.io/v1", "discovery.k8s.io/v1beta1", 1),
 			"warning: some EndpointSlices in FOLDER are not of discovery.k8s.io/v1, so their endpoints are missing; " + kubectl +
 				"Service (2), EndpointSlice (1), Node (1), discovery.k8s.io/v1beta1 EndpointSlice (1, an old kind that is not read)\n", 2, 2,
 		},
-		"no slices at all": {without, none + "Service (2), Node (1)\n", 2, 0},
+		"no slices at all": {withoutSlices, noSlices + "Service (2), Node (1)\n", 2, 0},
 	} {
 		folder := writeState(t, test.text)
 		for command, status := range map[string]int{
@@ -169,7 +169,7 @@ func TestUnreadableInputOutranksAViolation(t *testing.T) {
 	if got.status != 1 {
 		t.Errorf("a violation: %+v", got)
 	}
-	succeed(t, os.WriteFile(filepath.Join(folder, "b.yaml"), []byte("{"), 0o600))
+	mustSucceed(t, os.WriteFile(filepath.Join(folder, "b.yaml"), []byte("{"), 0o600))
 	got = proxyCommand(t, splitArgs("forecast --max-load 0.5 --manifests "+folder)...)
 	if got.status != 2 || !strings.Contains(got.stderr, "times the mean, and --max-load is 0.5") {
 		t.Errorf("a violation, and a file that is not YAML: %+v", got)
@@ -179,24 +179,24 @@ func TestUnreadableInputOutranksAViolation(t *testing.T) {
 // TestInvalidDemandIsNotSuccess: TestWeightsAreReadFromQueries in package forecast has more contents of the file.
 func TestInvalidDemandIsNotSuccess(t *testing.T) {
 	folder, file := writeState(t, checkedService), filepath.Join(t.TempDir(), "demand")
-	of := func(label, name, value string) string {
+	sampleOf := func(label, name, value string) string {
 		return fmt.Sprintf(`[{"metric":{%q:%q},"value":[1,%q]}]`, label, name, value)
 	}
 	for text, want := range map[string]string{
-		of("node", "node-1", "1"): "", of("zone", "a", "1"): "", of("node", "node-1", "NaN"): "NaN",
-		of("node", "node-2", "1"): "no Node has this name", of("node", "node-1", "0"): "all weights are 0",
-		of("node", "node-1", "-1"): "is not a weight", "node-1: 1\n": "not the result of an instant query",
+		sampleOf("node", "node-1", "1"): "", sampleOf("zone", "a", "1"): "", sampleOf("node", "node-1", "NaN"): "NaN",
+		sampleOf("node", "node-2", "1"): "no Node has this name", sampleOf("node", "node-1", "0"): "all weights are 0",
+		sampleOf("node", "node-1", "-1"): "is not a weight", "node-1: 1\n": "not the result of an instant query",
 		`[{"metric":{"node":"node-1","a":"b"},"value":[1,"1e308"]},{"metric":{"node":"node-1"},"value":[1,"1e308"]}]`: "is not a weight",
 	} {
-		succeed(t, os.WriteFile(file, []byte(text), 0o600))
+		mustSucceed(t, os.WriteFile(file, []byte(text), 0o600))
 		status := 0
 		if want != "" {
 			status = 2
 		}
-		for _, gate := range []string{"", "--max-load 3 --min-in-zone 0"} {
-			got := proxyCommand(t, append(splitArgs("forecast "+gate), "--manifests", folder, "--demand", file)...)
+		for _, limits := range []string{"", "--max-load 3 --min-in-zone 0"} {
+			got := proxyCommand(t, append(splitArgs("forecast "+limits), "--manifests", folder, "--demand", file)...)
 			if got.status != status || !strings.Contains(got.stderr, want) {
-				t.Errorf("%q %s: status %d, %s; want %d, %q", text, gate, got.status, got.stderr, status, want)
+				t.Errorf("%q %s: status %d, %s; want %d, %q", text, limits, got.status, got.stderr, status, want)
 			}
 		}
 	}

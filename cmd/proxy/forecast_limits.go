@@ -10,7 +10,7 @@ import (
 type limitFlags struct{ limits forecast.Limits }
 
 func (f *limitFlags) register(flags *pflag.FlagSet) {
-	for _, gate := range []struct {
+	for _, limitFlag := range []struct {
 		name, usage string
 		limit       **float64
 		parse       func(string) (float64, error)
@@ -21,16 +21,16 @@ func (f *limitFlags) register(flags *pflag.FlagSet) {
 		},
 		{
 			"min-in-zone", "exit with status 1 if less than this `SHARE` of a Service's connections stays in the zone, such as 0.8 or 80%",
-			&f.limits.MinNear, forecast.ParseShare,
+			&f.limits.MinInZone, forecast.ParseShare,
 		},
 		{
 			"max-refused", "exit with status 1 if more than this `SHARE` of a Service's connections is refused, such as 0, 0.05 or 5%",
 			&f.limits.MaxRefused, forecast.ParseShare,
 		},
 	} {
-		flags.Func(gate.name, gate.usage, func(text string) error {
-			limit, err := gate.parse(text)
-			*gate.limit = &limit
+		flags.Func(limitFlag.name, limitFlag.usage, func(text string) error {
+			limit, err := limitFlag.parse(text)
+			*limitFlag.limit = &limit
 			return err
 		})
 	}

@@ -24,16 +24,16 @@ func ruleChecker(objects convert.Objects, proxyName string) forecast.RuleChecker
 		facts.Nodes.Put(node.Name, node.Labels)
 	}
 	settings := &webhook.Settings{ProxyName: proxyName, DNSByTopology: true}
-	return func(before, now *corev1.Service) []forecast.Problem {
-		result := webhook.ReviewService(toWebhookService(before), toWebhookService(now), facts, settings)
-		var causes []forecast.Problem
+	return func(before, after *corev1.Service) []forecast.Problem {
+		result := webhook.ReviewService(toWebhookService(before), toWebhookService(after), facts, settings)
+		var problems []forecast.Problem
 		for _, violation := range result.Denied {
-			causes = append(causes, forecast.Problem{Code: string(violation.Rule), Sentence: violation.Message(), Denied: true})
+			problems = append(problems, forecast.Problem{Code: string(violation.Rule), Sentence: violation.Message(), Denied: true})
 		}
 		for _, violation := range result.Warned {
-			causes = append(causes, forecast.Problem{Code: string(violation.Rule), Sentence: violation.Message()})
+			problems = append(problems, forecast.Problem{Code: string(violation.Rule), Sentence: violation.Message()})
 		}
-		return causes
+		return problems
 	}
 }
 
@@ -86,12 +86,12 @@ func checkChanges(stderr io.Writer, before, after forecast.Cluster, changes []fo
 			continue
 		}
 		seen[annotate.Service] = true
-		for _, cause := range checker(before.Service(annotate.Service), after.Service(annotate.Service)) {
-			if cause.Denied {
-				denied = append(denied, fmt.Errorf("--annotate %s: %s", annotate.Service, cause.Sentence))
+		for _, problem := range checker(before.Service(annotate.Service), after.Service(annotate.Service)) {
+			if problem.Denied {
+				denied = append(denied, fmt.Errorf("--annotate %s: %s", annotate.Service, problem.Sentence))
 				continue
 			}
-			sanitize.Fprintf(stderr, "warning: --annotate %s: %s\n", annotate.Service, cause.Sentence)
+			sanitize.Fprintf(stderr, "warning: --annotate %s: %s\n", annotate.Service, problem.Sentence)
 		}
 	}
 	return errors.Join(denied...)

@@ -12,11 +12,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/golden"
 )
 
-// shop is a cluster whose Services demonstrate the purpose of a forecast.
-const shop = "../../e2e/forecast/shop"
+// shopFolder is a cluster whose Services demonstrate the purpose of a forecast.
+const shopFolder = "../../e2e/forecast/shop"
 
 func TestForecastPrintsEverySettingOfEachService(t *testing.T) {
-	got := proxyCommand(t, "forecast", "--manifests", shop, "--bound", "120%,140%")
+	got := proxyCommand(t, "forecast", "--manifests", shopFolder, "--bound", "120%,140%")
 	if got.status != 0 || got.stderr != "" {
 		t.Fatalf("status %d, %s", got.status, got.stderr)
 	}
@@ -24,7 +24,7 @@ func TestForecastPrintsEverySettingOfEachService(t *testing.T) {
 }
 
 func TestForecastComparesBeforeAndAfter(t *testing.T) {
-	got := proxyCommand(t, "forecast", "--manifests", shop, "--evacuate", "zone-b", "--scale", "shop/cart=zone-c:4",
+	got := proxyCommand(t, "forecast", "--manifests", shopFolder, "--evacuate", "zone-b", "--scale", "shop/cart=zone-c:4",
 		"--annotate", "shop/images vicinity.dev/max-load=", "--annotate", "shop/web trafficDistribution=PreferSameZone",
 		"--without-nodes", "kubernetes.io/hostname in (node-c3)")
 	if got.status != 0 || got.stderr != "" {
@@ -44,10 +44,10 @@ func forecastOf(t *testing.T, folder string, args ...string) (report forecast.Re
 type beforeAndAfter struct{ Before, After forecast.Report }
 
 // readForecast decodes the JSON output of forecast into a value of the type that the arguments determine.
-func readForecast(t *testing.T, into any, folder string, args ...string) {
+func readForecast(t *testing.T, output any, folder string, args ...string) {
 	t.Helper()
 	got := proxyCommand(t, append([]string{"forecast", "--manifests", folder, "-o", "json"}, args...)...)
-	if err := json.Unmarshal([]byte(got.stdout), into); err != nil || got.status != 0 {
+	if err := json.Unmarshal([]byte(got.stdout), output); err != nil || got.status != 0 {
 		t.Fatalf("%q: status %d, %v: %s", args, got.status, err, got.stderr)
 	}
 }
@@ -104,15 +104,15 @@ shop/outside  0 %          -             a
 		"--evacuate zb shop/outside":     "\nshop/outside  0 %          -             b\n",
 		"--annotate shop/free_a.b/c=yes": "\nNothing is different for any Service.\n",
 	} {
-		if got := proxyCommand(t, spaced("forecast --manifests "+folder+" "+args)...); got.status != 0 || !strings.Contains(got.stdout, want) {
+		if got := proxyCommand(t, splitSpacedArgs("forecast --manifests "+folder+" "+args)...); got.status != 0 || !strings.Contains(got.stdout, want) {
 			t.Errorf("%s: status %d, %s; want %q in\n%s", args, got.status, got.stderr, want, got.stdout)
 		}
 	}
 }
 
-// TestForecastSupportsTheTableOfShapes: the in-zone shares and the loads of the busiest endpoints equal those computed
+// TestForecastEqualsSharesComputedByHand: the in-zone shares and the loads of the busiest endpoints equal those computed
 // by hand.
-func TestForecastSupportsTheTableOfShapes(t *testing.T) {
+func TestForecastEqualsSharesComputedByHand(t *testing.T) {
 	type cell struct{ near, busiest float64 }
 	want := map[string]map[string]cell{
 		"shop/web":    {"none": {1. / 3, 1}, "PreferSameZone": {1, 1}, "Auto": {1, 1}, "120%": {1, 1}},
@@ -121,13 +121,13 @@ func TestForecastSupportsTheTableOfShapes(t *testing.T) {
 		"shop/cart":   {"none": {1. / 3, 1}, "PreferSameZone": {1, 8. / 3}, "Auto": {1. / 3, 1}, "120%": {0.63333, 1.2}},
 	}
 	got := map[string]map[string]cell{}
-	for _, service := range forecastOf(t, shop).Services {
+	for _, service := range forecastOf(t, shopFolder).Services {
 		if want[service.Service] == nil {
 			continue
 		}
 		got[service.Service] = map[string]cell{}
 		for _, projection := range service.Projections {
-			if _, asked := want[service.Service][projection.Setting]; asked {
+			if _, isExpected := want[service.Service][projection.Setting]; isExpected {
 				got[service.Service][projection.Setting] = cell{projection.Zone, projection.Busiest.Load}
 			}
 		}
@@ -225,7 +225,7 @@ func TestForecastChecksLimitsInAPipeline(t *testing.T) {
 		"nothing to check":     {"--max-load 2 ops/billing", 2, `there is no Service whose connections could be forecast`},
 		"nothing to forecast":  {"ops/billing", 0, `^$`},
 	} {
-		got := proxyCommand(t, spaced("forecast --manifests "+shop+" --top 1 "+test.args)...)
+		got := proxyCommand(t, splitSpacedArgs("forecast --manifests "+shopFolder+" --top 1 "+test.args)...)
 		if got.status != test.status || !regexp.MustCompile(test.stderr).MatchString(got.stderr) {
 			t.Errorf("%s: status %d, want %d; stderr %q, want %s", name, got.status, test.status, got.stderr, test.stderr)
 		}
@@ -279,7 +279,7 @@ func TestExplainWhySuggestsChanges(t *testing.T) {
 		"node-a1 shop/images node-b1", "node-a1 ops/metrics node-b2", "node-a1 ops/logs 10.244.0.67", "node-a1 shop/db:http node-b1",
 	} {
 		args := splitArgs(line)
-		got := proxyCommand(t, "explain", "--manifests", shop, "--node", args[0], args[1], "--why", args[2])
+		got := proxyCommand(t, "explain", "--manifests", shopFolder, "--node", args[0], args[1], "--why", args[2])
 		if got.status != 0 || got.stderr != "" {
 			t.Fatalf("%s: status %d, %s", line, got.status, got.stderr)
 		}
@@ -288,7 +288,7 @@ func TestExplainWhySuggestsChanges(t *testing.T) {
 	golden.File(t, "testdata/why.txt", all.String())
 
 	var explanations []forecast.EndpointExplanation
-	got := proxyCommand(t, "explain", "--manifests", shop, "--node", "node-c1", "shop/login", "--why", "node-a1", "-o", "json")
+	got := proxyCommand(t, "explain", "--manifests", shopFolder, "--node", "node-c1", "shop/login", "--why", "node-a1", "-o", "json")
 	if err := json.Unmarshal([]byte(got.stdout), &explanations); err != nil || len(explanations) != 1 ||
 		len(explanations[0].Suggestions) != 2 {
 		t.Errorf("%v: %s", err, got.stdout)
@@ -307,7 +307,7 @@ func TestExplainWhySuggestsChanges(t *testing.T) {
 		{"--node node-a1 shop/web --why 10.9.9.9", 1, "it has 10.244.0.2:8080 on node-a1"},
 		{"--node node-a1 ops/billing --why node-b1", 1, "it is of type ExternalName"},
 	} {
-		got := proxyCommand(t, append([]string{"explain", "--manifests", shop}, splitArgs(test.args)...)...)
+		got := proxyCommand(t, append([]string{"explain", "--manifests", shopFolder}, splitArgs(test.args)...)...)
 		if got.status != test.status || !strings.Contains(got.stderr, test.want) {
 			t.Errorf("%s: status %d, %s; want %d, %s", test.args, got.status, got.stderr, test.status, test.want)
 		}

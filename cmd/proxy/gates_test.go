@@ -19,8 +19,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// outsideState is a Service with two external IPs, which any user who may write Services can set.
-var outsideState = strings.Replace(busyState, "    clusterIP: 10.96.0.53\n",
+// externalIPState is a Service with two external IPs, which any user who may write Services can set.
+var externalIPState = strings.Replace(dnsState, "    clusterIP: 10.96.0.53\n",
 	"    externalIPs: [203.0.113.10, 203.0.113.11]\n    clusterIP: 10.96.0.53\n", 1)
 
 const (
@@ -32,7 +32,7 @@ const (
 // TestExternalIPsAreNotServedWithTheGateOff: the gate can be set in the file and by a flag, and every command that
 // decides which addresses are served obeys it.
 func TestExternalIPsAreNotServedWithTheGateOff(t *testing.T) {
-	folder := writeState(t, outsideState)
+	folder := writeState(t, externalIPState)
 	off, on := configFile(t, gateOff), configFile(t, "featureGates: {AllowServiceExternalIPs: true}")
 	for name, test := range map[string]struct {
 		args   string
@@ -70,24 +70,24 @@ func TestTheGateIsOffAfterARestart(t *testing.T) {
 	namespace := netns.New(t)
 	addLink(t, namespace, "10.244.1.5/32", "10.244.1.6/32")
 	for _, addr := range []string{"10.244.1.5:5353", "10.244.1.6:5353"} {
-		echo(t, namespace, addr)
+		startUDPEcho(t, namespace, addr)
 	}
-	folder := writeState(t, outsideState)
+	folder := writeState(t, externalIPState)
 	const dialled = externalIP + ":53"
 
 	d := startDaemon(t, namespace, "--manifests", folder)
 	if !d.responds(t, dialled) || d.flowsFrom(t, externalIP) == 0 {
 		t.Fatal("the external IP is not served by default")
 	}
-	if ended := d.end(t); ended.status != 0 || strings.Contains(ended.stderr, notServed) {
+	if ended := d.stop(t); ended.status != 0 || strings.Contains(ended.stderr, notServed) {
 		t.Fatalf("%+v", ended)
 	}
 	d = startDaemon(t, namespace, "--manifests", folder, "--config", configFile(t, gateOff))
-	if d.responds(t, dialled) || !d.responds(t, dnsService) || strings.Contains(rules(namespace), externalIP) {
+	if d.responds(t, dialled) || !d.responds(t, dnsService) || strings.Contains(listRules(namespace), externalIP) {
 		t.Error("the external IP is served, or the ClusterIP is not")
 	}
 	wait.Until(t, "the flows to the external IP have ended", func() bool { return d.flowsFrom(t, externalIP) == 0 })
-	ended := d.end(t)
+	ended := d.stop(t)
 	if ended.status != 0 || strings.Count(ended.stderr, notServed) != 2 || strings.Contains(ended.stderr, "has no effect here") {
 		t.Errorf("the log lacks a line for each external IP, or has one about a setting without effect: %+v", ended)
 	}
@@ -96,7 +96,7 @@ func TestTheGateIsOffAfterARestart(t *testing.T) {
 // flowsFrom counts the UDP flows that were sent to an address and translated to an endpoint.
 func (d *daemonUnderTest) flowsFrom(t *testing.T, dialled string) int {
 	t.Helper()
-	return d.flows(t, unix.IPPROTO_UDP, func(flow *netlink.ConntrackFlow) bool {
+	return d.countFlows(t, unix.IPPROTO_UDP, func(flow *netlink.ConntrackFlow) bool {
 		return flow.Forward.DstIP.String() == dialled && flow.Reverse.SrcIP.String() != dialled
 	})
 }
@@ -122,14 +122,14 @@ func TestGatesDisablePages(t *testing.T) {
 	if exit != 0 || !node.InSync || node.Proxy == nil {
 		t.Errorf("without /flagz: exit status %d, %+v", exit, node)
 	}
-	if ended := d.end(t); ended.status != 0 {
+	if ended := d.stop(t); ended.status != 0 {
 		t.Errorf("%+v", ended)
 	}
 }
 
 // TestTheBindAddressIsThePrimaryOne: node ports are served on it instead of the Node's address of the same family.
 func TestTheBindAddressIsThePrimaryOne(t *testing.T) {
-	folder := writeState(t, busyState+"  status: {addresses: [{type: InternalIP, address: 192.0.2.1}]}\n")
+	folder := writeState(t, dnsState+"  status: {addresses: [{type: InternalIP, address: 192.0.2.1}]}\n")
 	for name, test := range map[string]struct{ args, want string }{
 		"by default the Node's address":        {"", "192.0.2.1"},
 		"by a flag":                            {"--bind-address 192.0.2.2", "192.0.2.2"},
@@ -147,8 +147,8 @@ func TestTheBindAddressIsThePrimaryOne(t *testing.T) {
 					found[addr] = true
 				}
 			}
-			if on := slices.Collect(maps.Keys(found)); got.status != 0 || !slices.Equal(on, []string{test.want}) {
-				t.Errorf("node ports on %v, want %s: %s", on, test.want, got.stderr)
+			if served := slices.Collect(maps.Keys(found)); got.status != 0 || !slices.Equal(served, []string{test.want}) {
+				t.Errorf("node ports on %v, want %s: %s", served, test.want, got.stderr)
 			}
 		})
 	}
@@ -166,17 +166,17 @@ func TestDisabledServerIsRejected(t *testing.T) {
 
 // TestUnknownGateIsRejected: in a file and on the command line, because the gate may be intended to disable something.
 func TestUnknownGateIsRejected(t *testing.T) {
-	const why = `"AllowServiceExternalIP" is not a feature gate of Kubernetes 1.30 to 1.37; did you mean AllowServiceExternalIPs?`
+	const reason = `"AllowServiceExternalIP" is not a feature gate of Kubernetes 1.30 to 1.37; did you mean AllowServiceExternalIPs?`
 	path := filepath.Join(t.TempDir(), "x")
 	if err := os.Mkdir(path, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	file := configFile(t, "featureGates: {AllowServiceExternalIP: false}")
 	for args, want := range map[string]string{
-		"--feature-gates AllowServiceExternalIP=false":  "proxy: --feature-gates: " + why,
+		"--feature-gates AllowServiceExternalIP=false":  "proxy: --feature-gates: " + reason,
 		"--feature-gates AllowServiceExternalIPs":       "malformed pair, expect string=bool",
 		"--feature-gates AllowServiceExternalIPs=never": "invalid value of AllowServiceExternalIPs: never",
-		"--config " + file:                              "proxy: read configuration " + file + ": featureGates: " + why,
+		"--config " + file:                              "proxy: read configuration " + file + ": featureGates: " + reason,
 	} {
 		for _, command := range []string{"run", "render", "explain"} {
 			if got := proxyCommand(t, splitArgs(command+" --manifests "+path+" "+args)...); got.status == 0 || !strings.Contains(got.stderr, want) {

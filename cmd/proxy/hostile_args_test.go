@@ -14,32 +14,32 @@ import (
 
 // TestNoFlagAndNoArgumentReachesTheTerminalAsItIs: for each command.
 func TestNoFlagAndNoArgumentReachesTheTerminalAsItIs(t *testing.T) {
-	manifests, err := filepath.Abs(state)
-	succeed(t, err)
+	manifests, err := filepath.Abs(stateFolder)
+	mustSucceed(t, err)
 	t.Chdir(t.TempDir())
-	t.Setenv(inCluster, "")
+	t.Setenv(serviceHostEnv, "")
 	t.Setenv("KUBECONFIG", "absent")
-	beside := [][]string{{}, {"--manifests", manifests}, {"shop/web", "--manifests", manifests, "--node", "node-a"}}
+	otherArgs := [][]string{{}, {"--manifests", manifests}, {"shop/web", "--manifests", manifests, "--node", "node-a"}}
 	for _, command := range newRoot().Commands() {
 		if command.Name() == "run" { // it must not start, whatever the flag's value
-			beside = [][]string{splitArgs("--oom-score-adj 5000")}
+			otherArgs = [][]string{splitArgs("--oom-score-adj 5000")}
 		}
-		for _, evil := range []string{
+		for _, hostileText := range []string{
 			hostile.Text, "a" + hostile.Text + "=b", "shop/web=" + hostile.Text, "shop/web:" + hostile.Text, "\x9b1m\xff",
 		} {
-			wantSafe(t, "an argument", command.Name(), evil)
-			wantSafe(t, "a flag's name", command.Name(), "--"+evil)
+			expectEscaped(t, "an argument", command.Name(), hostileText)
+			expectEscaped(t, "a flag's name", command.Name(), "--"+hostileText)
 			command.LocalFlags().VisitAll(func(flag *pflag.Flag) {
-				for _, more := range beside {
-					args := append([]string{command.Name(), "--" + flag.Name + "=" + evil}, more...)
-					wantSafe(t, "a flag", args...)
+				for _, other := range otherArgs {
+					args := append([]string{command.Name(), "--" + flag.Name + "=" + hostileText}, other...)
+					expectEscaped(t, "a flag", args...)
 				}
 			})
 		}
 	}
-	wantSafe(t, "help for no command", "help", hostile.Text)
+	expectEscaped(t, "help for no command", "help", hostile.Text)
 	for _, args := range [][]string{{hostile.Text}, {"--" + hostile.Text}, {"-" + hostile.Text}} {
-		if got := wantSafe(t, "no command", args...); got.status != 2 {
+		if got := expectEscaped(t, "no command", args...); got.status != 2 {
 			t.Errorf("%q: %+v", args, got)
 		}
 	}
@@ -48,8 +48,8 @@ func TestNoFlagAndNoArgumentReachesTheTerminalAsItIs(t *testing.T) {
 // TestFilesAreEscaped: the names of files, and contents that are not an object.
 func TestFilesAreEscaped(t *testing.T) {
 	nodes, err := os.ReadFile("testdata/objects.yaml")
-	succeed(t, err)
-	const evilName = "a\x1b[31m\x9b\n" + hostile.Line + ".yaml"
+	mustSucceed(t, err)
+	const hostileName = "a\x1b[31m\x9b\n" + hostile.Line + ".yaml"
 	raw := "a\x1b[31m\x9b31m\u202e" // neither YAML nor JSON
 	for name, text := range map[string]string{
 		"no YAML": "{" + hostile.Text, "raw bytes": raw, "raw bytes in a text": `{"kind": "` + raw + `", "apiVersion": "v1"}`,
@@ -58,32 +58,32 @@ func TestFilesAreEscaped(t *testing.T) {
 		"objects":                string(nodes),
 	} {
 		folder := filepath.Join(t.TempDir(), "b\x1b\n"+hostile.Line)
-		succeed(t, os.Mkdir(folder, 0o755))
-		succeed(t, os.WriteFile(filepath.Join(folder, "nodes.yaml"), nodes, 0o600))
-		succeed(t, os.WriteFile(filepath.Join(folder, evilName), []byte(text), 0o600))
-		succeed(t, os.Symlink("nowhere"+hostile.Text, filepath.Join(folder, "link.yaml")))
-		for _, args := range readers {
-			got := wantSafe(t, name, append(slices.Clone(args), "--manifests", folder)...)
+		mustSucceed(t, os.Mkdir(folder, 0o755))
+		mustSucceed(t, os.WriteFile(filepath.Join(folder, "nodes.yaml"), nodes, 0o600))
+		mustSucceed(t, os.WriteFile(filepath.Join(folder, hostileName), []byte(text), 0o600))
+		mustSucceed(t, os.Symlink("nowhere"+hostile.Text, filepath.Join(folder, "link.yaml")))
+		for _, args := range folderCommands {
+			got := expectEscaped(t, name, append(slices.Clone(args), "--manifests", folder)...)
 			if got.status == 0 || !strings.Contains(got.stderr, `\n`+hostile.Line+".yaml") {
 				t.Errorf("%s: %q succeeded, or its error does not name the file: status %d, %s", name, args, got.status, got.stderr)
 			}
 		}
-		wantSafe(t, name, "explain", "--node", "nobody", "--manifests", folder)
-		wantSafe(t, name, "explain", "--node", "node-a", "--manifests", filepath.Join(folder, evilName))
+		expectEscaped(t, name, "explain", "--node", "nobody", "--manifests", folder)
+		expectEscaped(t, name, "explain", "--node", "node-a", "--manifests", filepath.Join(folder, hostileName))
 		config := filepath.Join(folder, "config")
-		succeed(t, os.WriteFile(config, []byte("apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"+text), 0o600))
-		wantSafe(t, name, "run", "--config", config, "--oom-score-adj", "5000")
-		wantSafe(t, name, "forecast", "--kubeconfig", config)
+		mustSucceed(t, os.WriteFile(config, []byte("apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"+text), 0o600))
+		expectEscaped(t, name, "run", "--config", config, "--oom-score-adj", "5000")
+		expectEscaped(t, name, "forecast", "--kubeconfig", config)
 	}
 }
 
 // TestDemandFilesAreEscaped: names of nodes and zones, Prometheus' response, and the file's own name.
 func TestDemandFilesAreEscaped(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "demand"+hostile.Text)
-	see := func(what string, text []byte) {
-		succeed(t, os.WriteFile(file, text, 0o600))
+	check := func(what string, text []byte) {
+		mustSucceed(t, os.WriteFile(file, text, 0o600))
 		for _, more := range []string{"", "-o json", "-o yaml", "-o html", "--evacuate zone-b"} {
-			wantSafe(t, what, append(splitArgs("forecast --manifests testdata/state --demand"), append([]string{file}, splitArgs(more)...)...)...)
+			expectEscaped(t, what, append(splitArgs("forecast --manifests testdata/state --demand"), append([]string{file}, splitArgs(more)...)...)...)
 		}
 	}
 	for _, text := range []string{
@@ -92,9 +92,9 @@ func TestDemandFilesAreEscaped(t *testing.T) {
 		`{"status": "success", "data": {"resultType": "vector", "result": [{"metric": {"node": "node-a", "pod": "p"}, "value": [1, "2"]}]}}`,
 		`[{"metric": {"node": "node-a"}, "value": [1, "2"]}, {"metric": {"node": "node-a"}, "value": [1, "2"]}]`,
 	} {
-		see("as it is", []byte(text))
-		succeed(t, hostile.EachName([]byte(text), see))
+		check("as it is", []byte(text))
+		mustSucceed(t, hostile.EachName([]byte(text), check))
 	}
-	see("no YAML", []byte("{"+hostile.Text))
-	see("twice", []byte("a: 1\n\"a\\x1b\\nforged\": 2\n\"a\\x1b\\nforged\": 3\n"))
+	check("no YAML", []byte("{"+hostile.Text))
+	check("twice", []byte("a: 1\n\"a\\x1b\\nforged\": 2\n\"a\\x1b\\nforged\": 3\n"))
 }

@@ -26,19 +26,19 @@ import (
 // text field of each object, with a hostile text in that field.
 func TestObjectTextsAreEscapedInTheLog(t *testing.T) {
 	text, err := os.ReadFile("testdata/objects.yaml")
-	succeed(t, err)
+	mustSucceed(t, err)
 	objects, err := yaml.YAMLToJSON(text)
-	succeed(t, err)
+	mustSucceed(t, err)
 	for _, format := range []string{"text", "json"} {
 		namespace, folder := netns.New(t), manifestsCopy(t)
 		d := startDaemon(t, namespace, "--manifests", folder, "--log-format", format, "--log-level", "debug")
 		i := 0
-		succeed(t, hostile.EachName(objects, func(_ string, text []byte) {
-			succeed(t, os.WriteFile(filepath.Join(folder, fmt.Sprintf("%d%s.json", i, hostile.Line)), text, 0o600))
+		mustSucceed(t, hostile.EachName(objects, func(_ string, text []byte) {
+			mustSucceed(t, os.WriteFile(filepath.Join(folder, fmt.Sprintf("%d%s.json", i, hostile.Line)), text, 0o600))
 			i++
 		}))
 		// Some files, such as a List of another kind, have no findings. Duplicate objects have.
-		succeed(t, os.WriteFile(filepath.Join(folder, "last\x1b\n"+hostile.Line+".json"), objects, 0o600))
+		mustSucceed(t, os.WriteFile(filepath.Join(folder, "last\x1b\n"+hostile.Line+".json"), objects, 0o600))
 		wait.Until(t, "the last file is reported", func() bool {
 			_, body := d.get(t, "127.0.0.1:10249", "/findings?code=Invalid")
 			return strings.Contains(body, `last\x1b`) || strings.Contains(body, `last\\x1b`)
@@ -47,7 +47,7 @@ func TestObjectTextsAreEscapedInTheLog(t *testing.T) {
 		if found := hostile.Found(got.stdout + got.stderr); found != "" {
 			t.Errorf("the output of status: %s", found)
 		}
-		ended := d.end(t)
+		ended := d.stop(t)
 		if found := hostile.Found(ended.stderr); found != "" || !strings.Contains(ended.stderr, hostile.Line) {
 			t.Errorf("the log in the format %s has control characters, or no hostile text: %s", format, found)
 		}
@@ -58,23 +58,23 @@ func TestObjectTextsAreEscapedInTheLog(t *testing.T) {
 func TestNoEscapeSequenceOfTheProxysPagesReachesTheTerminal(t *testing.T) {
 	namespace, folder := netns.New(t), manifestsCopy(t)
 	summary, err := json.Marshal(status.Summary{
-		Node: hostile.Text, Version: hostile.Text, NodeTopology: hostile.Text, LastError: hostile.Text, NotEligible: hostile.Text,
+		Node: hostile.Text, Version: hostile.Text, NodeTopology: hostile.Text, LastError: hostile.Text, IneligibleReason: hostile.Text,
 		Interruptions: []status.Interruption{{Resource: hostile.Text, Reason: hostile.Text}},
 	})
-	succeed(t, err)
+	mustSucceed(t, err)
 	var pages sync.Map
 	pages.Store("/summary", string(summary))
 	flags, err := parseRunFlags(t, "--node node-a --manifests "+folder)
-	succeed(t, err)
+	mustSucceed(t, err)
 	configz, err := json.Marshal(flags.options().ConfigzData)
-	succeed(t, err)
+	mustSucceed(t, err)
 	pages.Store("/configz", string(configz))
-	lastGood, err := json.Marshal([]map[string]string{{"kind": hostile.Text, "file": hostile.Text, "name": hostile.Text}})
-	succeed(t, err)
-	pages.Store("/findings", string(lastGood))
+	rejections, err := json.Marshal([]map[string]string{{"kind": hostile.Text, "file": hostile.Text, "name": hostile.Text}})
+	mustSucceed(t, err)
+	pages.Store("/findings", string(rejections))
 	var listener net.Listener
 	namespace.Do(func() { listener, err = net.Listen("tcp", "127.0.0.1:10249") })
-	succeed(t, err)
+	mustSucceed(t, err)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		page, _ := pages.Load(request.URL.Path)
 		fmt.Fprint(w, page)
@@ -89,10 +89,10 @@ func TestNoEscapeSequenceOfTheProxysPagesReachesTheTerminal(t *testing.T) {
 		}
 	}
 	absent, err := json.Marshal(folder + "/absent" + hostile.Text)
-	succeed(t, err)
-	folderNow, err := json.Marshal(folder)
-	succeed(t, err)
-	for _, page := range []string{strings.ReplaceAll(string(configz), string(folderNow), string(absent)), hostile.Text} {
+	mustSucceed(t, err)
+	quotedFolder, err := json.Marshal(folder)
+	mustSucceed(t, err)
+	for _, page := range []string{strings.ReplaceAll(string(configz), string(quotedFolder), string(absent)), hostile.Text} {
 		pages.Store("/configz", page)
 		if got := statusIn(t, namespace); hostile.Found(got.stdout+got.stderr) != "" || got.status != 1 {
 			t.Errorf("settings: %+v", got)

@@ -16,15 +16,15 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/hostile"
 )
 
-func succeed(t *testing.T, err error) {
+func mustSucceed(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
-// wantSafe runs a command line, and fails if untrusted text reaches the terminal.
-func wantSafe(t *testing.T, what string, args ...string) outcome {
+// expectEscaped runs a command line, and fails if untrusted text reaches the terminal.
+func expectEscaped(t *testing.T, what string, args ...string) outcome {
 	t.Helper()
 	got := proxyCommand(t, args...)
 	if found := hostile.Found(got.stdout); found != "" {
@@ -42,8 +42,8 @@ func wantSafe(t *testing.T, what string, args ...string) outcome {
 	return got
 }
 
-// readers are command lines that print the contents of a folder.
-var readers = [][]string{
+// folderCommands are command lines that print the contents of a folder.
+var folderCommands = [][]string{
 	splitArgs("explain --node node-a"), splitArgs("explain --all-nodes -o json"), splitArgs("explain --all-nodes -o yaml"),
 	splitArgs("forecast --evacuate topology.kubernetes.io/region=region-1"),
 	splitArgs("explain --node node-a shop/web --why 10.244.2.5"), splitArgs("explain --node node-a shop/api --why nobody"),
@@ -58,24 +58,24 @@ var readers = [][]string{
 // objects, and to each single field of one object of each kind.
 func TestNothingThatOthersWroteReachesTheTerminal(t *testing.T) {
 	text, err := os.ReadFile("testdata/objects.yaml")
-	succeed(t, err)
+	mustSucceed(t, err)
 	objects, err := yaml.YAMLToJSON(text)
-	succeed(t, err)
+	mustSucceed(t, err)
 	folder := t.TempDir()
 	printed := 0
-	see := func(what string, text []byte) {
-		succeed(t, os.WriteFile(filepath.Join(folder, "objects.json"), text, 0o600))
-		for _, args := range readers {
-			got := wantSafe(t, what, append(slices.Clone(args), "--manifests", folder)...)
+	check := func(what string, text []byte) {
+		mustSucceed(t, os.WriteFile(filepath.Join(folder, "objects.json"), text, 0o600))
+		for _, args := range folderCommands {
+			got := expectEscaped(t, what, append(slices.Clone(args), "--manifests", folder)...)
 			if strings.Contains(got.stdout+got.stderr, hostile.Line) {
 				printed++
 			}
 		}
 	}
-	succeed(t, hostile.EachName(objects, see))
+	mustSucceed(t, hostile.EachName(objects, check))
 
 	var list corev1.List
-	succeed(t, json.Unmarshal(objects, &list))
+	mustSucceed(t, json.Unmarshal(objects, &list))
 	kinds := map[string]any{
 		"Node": &corev1.Node{}, "Service": &corev1.Service{}, "EndpointSlice": &discoveryv1.EndpointSlice{},
 		"ServiceCIDR": &networkingv1.ServiceCIDR{},
@@ -83,20 +83,20 @@ func TestNothingThatOthersWroteReachesTheTerminal(t *testing.T) {
 	for i, item := range list.Items {
 		raw := item.Raw
 		var kind struct{ Kind string }
-		succeed(t, json.Unmarshal(raw, &kind))
+		mustSucceed(t, json.Unmarshal(raw, &kind))
 		object := kinds[kind.Kind]
 		if object == nil {
 			continue
 		}
 		delete(kinds, kind.Kind) // the first object of each kind is enough
-		succeed(t, json.Unmarshal(raw, object))
+		mustSucceed(t, json.Unmarshal(raw, object))
 		hostile.EachField(object, func(field string) {
 			changed, err := json.Marshal(object)
-			succeed(t, err)
+			mustSucceed(t, err)
 			list.Items[i].Raw = changed
 			all, err := json.Marshal(list)
-			succeed(t, err)
-			see(kind.Kind+field, all)
+			mustSucceed(t, err)
+			check(kind.Kind+field, all)
 		})
 		list.Items[i].Raw = raw
 	}

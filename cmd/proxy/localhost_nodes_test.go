@@ -28,8 +28,8 @@ func TestNodePortsOnLoopbackReachTheEndpointsOfAllNodes(t *testing.T) {
 		namespace.Exec("ip", "addr", "add", family.here, "dev", "lo", "nodad")
 		other.Exec("ip", "addr", "add", family.there, "dev", "lo", "nodad")
 		namespace.Exec("ip", "route", "add", family.there, "via", family.by)
-		serveClientAddress(t, namespace, family.here)
-		serveClientAddress(t, other, family.there)
+		startAddressServer(t, namespace, family.here)
+		startAddressServer(t, other, family.there)
 		state := strings.ReplaceAll(loopbackState, fmt.Sprintf("[{addresses: [%s], nodeName: node-a, conditions: {ready: true}}]",
 			quotedIPv6(family.here)), fmt.Sprintf("\n  - {addresses: [%q], nodeName: node-a, conditions: {ready: true}}"+
 			"\n  - {addresses: [%q], nodeName: node-b, conditions: {ready: true}}", family.here, family.there))
@@ -58,7 +58,7 @@ func TestNodePortsOnLoopbackReachTheEndpointsOfAllNodes(t *testing.T) {
 				if diff := cmp.Diff(test.want, answers); diff != "" {
 					t.Errorf("endpoints and the client addresses that they see (-want +got):\n%s", diff)
 				}
-				d.end(t)
+				d.stop(t)
 			})
 		}
 	}
@@ -93,8 +93,8 @@ func joinNodes(t *testing.T, one, other *netns.Namespace) {
 	}
 }
 
-// serveClientAddress starts a server at port 8080 of an address. It sends the address and that of the client.
-func serveClientAddress(t *testing.T, namespace *netns.Namespace, addr string) {
+// startAddressServer starts a server at port 8080 of an address. It sends the address and that of the client.
+func startAddressServer(t *testing.T, namespace *netns.Namespace, addr string) {
 	t.Helper()
 	listener := listenIn(t, namespace, net.JoinHostPort(addr, "8080"))
 	go func() {

@@ -17,8 +17,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
-// nameState is a Service without endpoints, with a node port of each protocol.
-const nameState = `apiVersion: v1
+// noEndpointState is a Service without endpoints, with a node port of each protocol.
+const noEndpointState = `apiVersion: v1
 kind: List
 items:
 - apiVersion: v1
@@ -38,15 +38,15 @@ items:
   metadata: {name: node-a}
 `
 
-const rejectedAt = "127.0.0.1:10549"
+const rejectedMetrics = "127.0.0.1:10549"
 
 // TestWhatLoopbackDoesNotServeIsRefusedAndCounted: as in kube-proxy with the gate, even if another process listens
 // there. The counters survive a restart of the proxy.
 func TestWhatLoopbackDoesNotServeIsRefusedAndCounted(t *testing.T) {
 	namespace := netns.New(t)
 	const gate = "--feature-gates KubeProxyNFTablesLocalhostNodePorts=true"
-	args := splitArgs("--own-tables never --metrics-bind-address " + rejectedAt + " --manifests " + writeState(t, nameState))
-	stranger, other := listenUDP(t, namespace, ":30053"), listenUDP(t, namespace, ":30054")
+	args := splitArgs("--own-tables never --metrics-bind-address " + rejectedMetrics + " --manifests " + writeState(t, noEndpointState))
+	nodePortListener, otherListener := listenUDP(t, namespace, ":30053"), listenUDP(t, namespace, ":30054")
 	for _, test := range []struct {
 		title, flags string
 		want         map[string]string // by family and protocol
@@ -86,21 +86,21 @@ func TestWhatLoopbackDoesNotServeIsRefusedAndCounted(t *testing.T) {
 				t.Errorf("%s: %s accepts TCP without an endpoint", test.title, address)
 			}
 		}
-		if got := d.rejected(t); fmt.Sprint(got) != fmt.Sprint(test.want) {
+		if got := d.rejectedPackets(t); fmt.Sprint(got) != fmt.Sprint(test.want) {
 			t.Errorf("%s: %v packets are counted, want %v", test.title, got, test.want)
 		}
 		if got := strings.Contains(namespace.NFT("list", "ruleset"), "localhost-nodeport"); got != test.refused {
 			t.Errorf("%s: the tables have the counters: %t", test.title, got)
 		}
-		if ended := d.end(t); ended.status != 0 {
+		if ended := d.stop(t); ended.status != 0 {
 			t.Errorf("%s: %+v", test.title, ended)
 		}
 	}
 	// Six datagrams of each family were received while the gate was off.
-	if got := received(stranger); got != 12 {
+	if got := received(nodePortListener); got != 12 {
 		t.Errorf("another process got %d datagrams to a node port, want 12", got)
 	}
-	if got := received(other); got != 10 {
+	if got := received(otherListener); got != 10 {
 		t.Errorf("another process got %d datagrams to its own port, want 10", got)
 	}
 }
@@ -113,8 +113,8 @@ func TestNeighboursAreCountedToo(t *testing.T) {
 	neighbour.Exec("sysctl", "-qw", "net.ipv4.conf.far.route_localnet=1")
 	neighbour.Exec("ip", "addr", "del", "127.0.0.1/8", "dev", "lo")
 	neighbour.Exec("ip", "route", "add", "127.0.0.1", "via", "192.0.2.1")
-	stranger, other := listenUDP(t, namespace, ":30053"), listenUDP(t, namespace, ":30054")
-	d := startDaemon(t, namespace, splitArgs("--own-tables never --metrics-bind-address "+rejectedAt+" --manifests "+writeState(t, nameState)+
+	nodePortListener, otherListener := listenUDP(t, namespace, ":30053"), listenUDP(t, namespace, ":30054")
+	d := startDaemon(t, namespace, splitArgs("--own-tables never --metrics-bind-address "+rejectedMetrics+" --manifests "+writeState(t, noEndpointState)+
 		" --feature-gates KubeProxyNFTablesLocalhostNodePorts=true")...)
 	for range 5 {
 		isRefused(t, neighbour, "udp", "127.0.0.1:30053")
@@ -122,22 +122,22 @@ func TestNeighboursAreCountedToo(t *testing.T) {
 		isRefused(t, neighbour, "sctp", "127.0.0.1:30053")
 	}
 	for _, protocol := range []string{"UDP", "SCTP"} {
-		if got := d.rejected(t)["IPv4,"+protocol]; got != "5" {
+		if got := d.rejectedPackets(t)["IPv4,"+protocol]; got != "5" {
 			t.Errorf("%s packets of a neighbour over %s are counted, want 5", got, protocol)
 		}
 	}
-	if toPort, toOther := received(stranger), received(other); toPort != 0 || toOther != 5 {
+	if toPort, toOther := received(nodePortListener), received(otherListener); toPort != 0 || toOther != 5 {
 		t.Errorf("a neighbour's datagrams: %d reached the listener at the node port, and %d the one at another port; want 0 and 5", toPort, toOther)
 	}
-	if ended := d.end(t); ended.status != 0 {
+	if ended := d.stop(t); ended.status != 0 {
 		t.Errorf("%+v", ended)
 	}
 }
 
-// rejected returns the counted packets by family and protocol; nil if there is no series.
-func (d *daemonUnderTest) rejected(t *testing.T) map[string]string {
+// rejectedPackets returns the counted packets by family and protocol; nil if there is no series.
+func (d *daemonUnderTest) rejectedPackets(t *testing.T) map[string]string {
 	t.Helper()
-	_, page := d.get(t, rejectedAt, "/metrics")
+	_, page := d.get(t, rejectedMetrics, "/metrics")
 	var counts map[string]string
 	for line := range strings.Lines(page) {
 		labels, matches := strings.CutPrefix(strings.TrimSpace(line), "kubeproxy_nftables_localhost_nodeport_rejected_packets_total{")

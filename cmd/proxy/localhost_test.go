@@ -50,8 +50,8 @@ func TestNodePortsOnLoopback(t *testing.T) {
 	for _, address := range []string{"10.244.1.5/32", "fd00:244::5/128"} {
 		namespace.Exec("ip", "addr", "add", address, "dev", "lo", "nodad")
 	}
-	echoTCP(t, namespace, "10.244.1.5:8080")
-	echoTCP(t, namespace, "[fd00:244::5]:8080")
+	startTCPEcho(t, namespace, "10.244.1.5:8080")
+	startTCPEcho(t, namespace, "[fd00:244::5]:8080")
 	const ipv4, ipv6, at = "127.0.0.1:30080", "[::1]:30080", "127.0.0.1:10549"
 	const gate, localhost = "KubeProxyNFTablesLocalhostNodePorts=true", "primary,localhost"
 	args := splitArgs("--own-tables never --metrics-bind-address " + at + " --manifests " + folder + " ")
@@ -63,7 +63,7 @@ func TestNodePortsOnLoopback(t *testing.T) {
 		if d.listens(ipv4) || d.listens(ipv6) {
 			t.Errorf("%s: node ports are served on loopback", title)
 		}
-		ended := d.end(t)
+		ended := d.stop(t)
 		warned := strings.Contains(ended.stderr, "names loopback, which serves node ports only if the feature gate")
 		if ended.status != 0 || warned != (title == "without the gate") {
 			t.Errorf("%s: warned %v: %+v", title, warned, ended)
@@ -94,14 +94,14 @@ func TestNodePortsOnLoopback(t *testing.T) {
 	_ = other.Close()
 	wait.Until(t, "IPv6 is served, too", func() bool { return metric(listeners, `ip_family="IPv6"`) == "1" })
 	for range 25 {
-		d.echoes(t, d.dialTCP(t, ipv4))
+		d.expectEcho(t, d.dialTCP(t, ipv4))
 	}
 	open := d.dialTCP(t, ipv6)
-	d.echoes(t, open)
+	d.expectEcho(t, open)
 	if got := metric("vicinity_localhost_nodeport_connections_total", `ip_family="IPv4",result="forwarded"`); got != "25" {
 		t.Errorf("%s connections are counted, want 25", got)
 	}
-	ended := d.end(t)
+	ended := d.stop(t)
 	if _, err := io.Copy(io.Discard, open); err != nil && strings.Contains(err.Error(), "timeout") {
 		t.Error("a connection stays open after the proxy has ended")
 	}
@@ -110,8 +110,8 @@ func TestNodePortsOnLoopback(t *testing.T) {
 	}
 }
 
-// echoTCP starts a TCP server that sends the data that it receives back, until the test ends.
-func echoTCP(t *testing.T, namespace *netns.Namespace, address string) {
+// startTCPEcho starts a TCP server that sends the data that it receives back, until the test ends.
+func startTCPEcho(t *testing.T, namespace *netns.Namespace, address string) {
 	t.Helper()
 	listener := listenIn(t, namespace, address)
 	go func() {
@@ -141,8 +141,8 @@ func (d *daemonUnderTest) dialTCP(t *testing.T, address string) net.Conn {
 	return connection
 }
 
-// echoes fails unless the server returns the data that is sent.
-func (d *daemonUnderTest) echoes(t *testing.T, connection net.Conn) {
+// expectEcho fails unless the server returns the data that is sent.
+func (d *daemonUnderTest) expectEcho(t *testing.T, connection net.Conn) {
 	t.Helper()
 	got := make([]byte, 4)
 	if _, err := fmt.Fprint(connection, "ping"); err != nil {

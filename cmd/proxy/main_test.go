@@ -33,8 +33,8 @@ func proxyCommandOn(t *testing.T, stdin io.Reader, args ...string) outcome {
 
 func splitArgs(line string) []string { return strings.Fields(line) }
 
-// spaced is splitArgs, but replaces the first underscore of each argument by a space.
-func spaced(line string) []string {
+// splitSpacedArgs is splitArgs, but replaces the first underscore of each argument by a space.
+func splitSpacedArgs(line string) []string {
 	list := splitArgs(line)
 	for i, word := range list {
 		list[i] = strings.Replace(word, "_", " ", 1)
@@ -56,7 +56,7 @@ func expectInOrder(t *testing.T, name, text string, parts []string) {
 }
 
 func TestAWrongCommandLineIsReportedOnceWithItsUsage(t *testing.T) {
-	t.Setenv(inCluster, "")
+	t.Setenv(serviceHostEnv, "")
 	tests := map[string]struct {
 		args   []string
 		stderr string // the first line, without "proxy: "
@@ -121,7 +121,7 @@ func TestAWrongCommandLineIsReportedOnceWithItsUsage(t *testing.T) {
 }
 
 func TestSeveralMistakesAreReportedAtOnce(t *testing.T) {
-	t.Setenv(inCluster, "")
+	t.Setenv(serviceHostEnv, "")
 	got := proxyCommand(t, splitArgs("explain --all-nodes --node a -o xml web")...)
 	if got.status != 2 {
 		t.Errorf("exit status %d, want 2", got.status)
@@ -177,11 +177,11 @@ func TestVersion(t *testing.T) {
 	if text.status != 0 || !strings.HasPrefix(text.stdout, "vicinity v1.2.3, go") {
 		t.Errorf("version: exit status %d, stdout %q", text.status, text.stdout)
 	}
-	var made cli.Build
-	if err := json.Unmarshal([]byte(proxyCommand(t, "version", "-o", "json").stdout), &made); err != nil {
+	var build cli.Build
+	if err := json.Unmarshal([]byte(proxyCommand(t, "version", "-o", "json").stdout), &build); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(cli.Build{Version: "v1.2.3", GoVersion: thisBuild().GoVersion, Platform: thisBuild().Platform}, made); diff != "" {
+	if diff := cmp.Diff(cli.Build{Version: "v1.2.3", GoVersion: thisBuild().GoVersion, Platform: thisBuild().Platform}, build); diff != "" {
 		t.Errorf("version -o json (-want +got):\n%s", diff)
 	}
 }

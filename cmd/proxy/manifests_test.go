@@ -15,18 +15,18 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// newer is checkedService as a newer Kubernetes writes it, with unknown fields.
-var newer = strings.NewReplacer("spec: {", "spec: {newIn138: {a: b}, ", "endpoints: [{",
+// newerState is checkedService as a newer Kubernetes writes it, with unknown fields.
+var newerState = strings.NewReplacer("spec: {", "spec: {newIn138: {a: b}, ", "endpoints: [{",
 	"endpoints: [{brandNew: 1, ").Replace(checkedService)
 
 // TestManifestsMayBeAFolderAFileAPipeOrStandardInput: the output is the same; only the name in warnings differs.
 func TestManifestsMayBeAFolderAFileAPipeOrStandardInput(t *testing.T) {
-	folder := writeState(t, newer)
+	folder := writeState(t, newerState)
 	file := filepath.Join(folder, "state.yaml")
 	withoutExtension := filepath.Join(t.TempDir(), "state")
-	succeed(t, os.WriteFile(withoutExtension, []byte(newer), 0o600))
+	mustSucceed(t, os.WriteFile(withoutExtension, []byte(newerState), 0o600))
 	pipe := filepath.Join(t.TempDir(), "pipe")
-	succeed(t, unix.Mkfifo(pipe, 0o600))
+	mustSucceed(t, unix.Mkfifo(pipe, 0o600))
 	for _, command := range []string{
 		"forecast", "forecast shop/web -o json", "forecast --evacuate a", "explain --all-nodes", "explain --node node-1 shop/web",
 		"explain --node node-1 shop/web --why 10.244.1.1", "explain --node node-1 shop/nope", "render --node node-1",
@@ -37,9 +37,9 @@ func TestManifestsMayBeAFolderAFileAPipeOrStandardInput(t *testing.T) {
 		}
 		for path, name := range map[string]string{file: "state.yaml", withoutExtension: "state", pipe: pipe, "-": "<stdin>"} {
 			if path == pipe {
-				go func() { _ = os.WriteFile(pipe, []byte(newer), 0o600) }() // the command reports errors
+				go func() { _ = os.WriteFile(pipe, []byte(newerState), 0o600) }() // the command reports errors
 			}
-			got := proxyCommandOn(t, strings.NewReader(newer), append(splitArgs(command), "--manifests", path)...)
+			got := proxyCommandOn(t, strings.NewReader(newerState), append(splitArgs(command), "--manifests", path)...)
 			got.stderr = strings.ReplaceAll(got.stderr, "warning: "+name+": ", "warning: state.yaml: ")
 			origin := path
 			if path == "-" {
@@ -55,7 +55,7 @@ func TestManifestsMayBeAFolderAFileAPipeOrStandardInput(t *testing.T) {
 
 // TestAFieldOfManyObjectsIsReportedOnce: a newer cluster may write an unknown field into every object.
 func TestAFieldOfManyObjectsIsReportedOnce(t *testing.T) {
-	got := proxyCommandOn(t, strings.NewReader(newer), splitArgs("forecast --manifests -")...)
+	got := proxyCommandOn(t, strings.NewReader(newerState), splitArgs("forecast --manifests -")...)
 	want := "warning: <stdin>: EndpointSlice shop/api-1: endpoints[0].brandNew: " + manifest.ForeignField + "; it counts as absent; " +
 		"also in 1 more of this kind\n" +
 		"warning: <stdin>: Service shop/api: spec.newIn138: " + manifest.ForeignField + "; it counts as absent; " +
@@ -90,7 +90,7 @@ func TestStandardInputIsReadOnceAndUpToASize(t *testing.T) {
 		})
 	}
 	zeros, err := os.Open("/dev/zero")
-	succeed(t, err)
+	mustSucceed(t, err)
 	defer func() { _ = zeros.Close() }()
 	got := proxyCommandOn(t, zeros, splitArgs("forecast --manifests -")...)
 	if got.status != 2 || !strings.Contains(got.stderr, "read <stdin>: larger than the limit of 268435456 bytes") {
@@ -105,14 +105,14 @@ func TestACheckReadsStandardInput(t *testing.T) {
 		args := append(splitArgs("run --check --node node-a --manifests - --config"), configFile(t))
 		got = proxyCommandOn(t, strings.NewReader(nodePortState), args...)
 	})
-	if got.status != 0 || !strings.Contains(flat(got.stdout), "Node: node-a names 172.18.0.2") {
+	if got.status != 0 || !strings.Contains(onOneLine(got.stdout), "Node: node-a names 172.18.0.2") {
 		t.Errorf("%+v", got)
 	}
 }
 
 // TestTheDaemonFollowsAFile: a change of an endpoint takes effect, in a file with fields of a newer Kubernetes.
 func TestTheDaemonFollowsAFile(t *testing.T) {
-	state := strings.Replace(busyState, "  - {addresses", "  - {brandNew: 1, addresses", 1)
+	state := strings.Replace(dnsState, "  - {addresses", "  - {brandNew: 1, addresses", 1)
 	namespace, file := netns.New(t), filepath.Join(writeState(t, state), "state.yaml")
 	const at = "--metrics-bind-address=127.0.0.1:10549"
 	daemon := startDaemon(t, namespace, "--manifests", file, "--own-tables", "never", at)
@@ -122,12 +122,12 @@ func TestTheDaemonFollowsAFile(t *testing.T) {
 	if !has("10.244.1.5") {
 		t.Error("the endpoint is not in the kernel after the first sync")
 	}
-	succeed(t, os.WriteFile(file, []byte(strings.Replace(state, "10.244.1.5", "10.244.1.7", 1)), 0o600))
+	mustSucceed(t, os.WriteFile(file, []byte(strings.Replace(state, "10.244.1.5", "10.244.1.7", 1)), 0o600))
 	wait.Until(t, "the endpoint moves", func() bool { return has("10.244.1.7") && !has("10.244.1.5") })
 	if node, exit := nodeStatusIn(t, namespace, at); exit != 0 || !node.InSync || len(node.Invalid) > 0 {
 		t.Errorf("exit status %d, %+v", exit, node)
 	}
-	log := daemon.end(t).stderr
+	log := daemon.stop(t).stderr
 	if count := strings.Count(log, "endpoints[0].brandNew"); count != 1 {
 		t.Errorf("the field is reported %d times:\n%s", count, log)
 	}

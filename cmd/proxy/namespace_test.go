@@ -28,13 +28,13 @@ func TestANamespaceIsChosenAsWithKubectl(t *testing.T) {
 		{"explain -o json --all-nodes -n ops logs", 0, "ops/logs"},
 		{"explain -o json --node node-a1 -n shop cart --why node-a1", 0, "shop/cart"},
 		{"forecast -n shop ops/logs", 2, "ops/logs is not in the namespace of --namespace, shop"},
-		{"forecast -n shpo", 2, "there is no Service in the namespace shpo of " + shop + "; did you mean shop?"},
-		{"explain --node node-a1 -n nowhere", 1, "there is no Service in the namespace nowhere of " + shop + "\n"},
+		{"forecast -n shpo", 2, "there is no Service in the namespace shpo of " + shopFolder + "; did you mean shop?"},
+		{"explain --node node-a1 -n nowhere", 1, "there is no Service in the namespace nowhere of " + shopFolder + "\n"},
 		{"forecast -n Shop", 2, `--namespace "Shop" is not a valid namespace name`},
 		{"forecast -n shop carts", 2, "service shop/carts not found; did you mean shop/cart?"},
 		{"forecast cart", 2, "the namespace is missing, as in default/cart"}, // a folder has no context
 	} {
-		got := proxyCommand(t, append(splitArgs(test.args), "--manifests", shop)...)
+		got := proxyCommand(t, append(splitArgs(test.args), "--manifests", shopFolder)...)
 		output := got.stderr
 		if test.status == 0 {
 			output = strings.Join(servicesNamed(got.stdout), " ")
@@ -51,7 +51,7 @@ func TestAForecastOfANamespaceNamesIt(t *testing.T) {
 		"": "9 Nodes and 2 Services of the namespace ops, ", "-o json": `"namespace": "ops"`,
 		"-o html": `"namespace":"ops"`, "--evacuate zone-b": "Before and after of the namespace ops: --evacuate zone-b. ",
 	} {
-		got := proxyCommand(t, splitArgs("forecast -n ops --manifests "+shop+" "+args)...)
+		got := proxyCommand(t, splitArgs("forecast -n ops --manifests "+shopFolder+" "+args)...)
 		if got.status != 0 || !strings.Contains(got.stdout, want) {
 			t.Errorf("%s: status %d, or the output lacks %q: %.200s %s", args, got.status, want, got.stdout, got.stderr)
 		}
@@ -121,12 +121,12 @@ func smallCluster(t *testing.T) (kubeconfig string) {
 	text := fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: here, clusters: [{name: a, cluster: {server: %q}}],
 contexts: [{name: here, context: {cluster: a, namespace: shop}}, {name: there, context: {cluster: a}},
 {name: broken, context: {cluster: b}}]}`, server.URL)
-	succeed(t, os.WriteFile(kubeconfig, []byte(text), 0o600))
+	mustSucceed(t, os.WriteFile(kubeconfig, []byte(text), 0o600))
 	return kubeconfig
 }
 
 func TestANameIsInTheNamespaceOfTheContext(t *testing.T) {
-	t.Setenv(inCluster, "")
+	t.Setenv(serviceHostEnv, "")
 	kubeconfig := smallCluster(t)
 	for _, test := range []struct {
 		args string

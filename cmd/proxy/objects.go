@@ -24,16 +24,16 @@ const requestTimeout = time.Minute
 
 // connection returns the connection to the API server.
 func (f *stateFlags) connection() kube.Connection {
-	from := f.settings.Connection
+	settings := f.settings.Connection
 	return kube.Connection{
-		Kubeconfig:         from.Kubeconfig,
+		Kubeconfig:         settings.Kubeconfig,
 		Server:             f.master,
 		AsKubectl:          f.asKubectl,
 		Context:            f.context,
-		QPS:                from.QPS,
-		Burst:              from.Burst,
-		ContentType:        from.ContentType,
-		AcceptContentTypes: from.AcceptContentTypes,
+		QPS:                settings.QPS,
+		Burst:              settings.Burst,
+		ContentType:        settings.ContentType,
+		AcceptContentTypes: settings.AcceptContentTypes,
 		UserAgent:          "vicinity-proxy/" + thisBuild().Version,
 	}
 }
@@ -79,10 +79,10 @@ func (f *stateFlags) load(ctx context.Context, stderr io.Writer, nodes apiserver
 	if err != nil {
 		return model.Change{}, err
 	}
-	f.rejected = slices.DeleteFunc(update.NewProblems, func(p model.Finding) bool { return !p.Code.IsInvalidInput() })
-	printWarnings(stderr, f.rejected)
+	f.invalid = slices.DeleteFunc(update.NewProblems, func(p model.Finding) bool { return !p.Code.IsInvalidInput() })
+	printWarnings(stderr, f.invalid)
 	f.warnOfMissingSlices(stderr)
-	f.isEmptyCluster = f.manifests == "" && f.serviceProxyName == "" && len(update.Change.Services)+len(f.rejected) == 0
+	f.isEmptyCluster = f.manifests == "" && f.serviceProxyName == "" && len(update.Change.Services)+len(f.invalid) == 0
 	return update.Change, nil
 }
 
@@ -118,9 +118,9 @@ func (f *stateFlags) warnOfMissingSlices(stderr io.Writer) {
 	}
 }
 
-// noService returns, after load, a message if there is nothing to decide. For manifests it also names what else they
+// noServiceMessage returns, after load, a message if there is nothing to decide. For manifests it also names what else they
 // contain, and how to get Services. It is empty if there is a Service, even an invalid one or one of another proxy.
-func (f *stateFlags) noService() string {
+func (f *stateFlags) noServiceMessage() string {
 	if f.inventory != nil {
 		return f.inventory.MissingKinds(f.origin(), "there is nothing to decide", convert.Services)
 	}
@@ -135,7 +135,7 @@ func (f *stateFlags) incompleteError(query explain.Query) error {
 	if f.lacksSlices {
 		return cli.ExitError(exitIncomplete)
 	}
-	return incompleteError(f.rejected, query)
+	return incompleteError(f.invalid, query)
 }
 
 func (f *stateFlags) view() convert.View {
@@ -173,20 +173,20 @@ func (f *stateFlags) nodeNames(nodes map[string]*model.Node) []string {
 }
 
 // printWarnings prints which objects and values are ignored, and why.
-func printWarnings(stderr io.Writer, rejected []model.Finding) {
-	for _, sentence := range convert.Messages(rejected) {
+func printWarnings(stderr io.Writer, findings []model.Finding) {
+	for _, sentence := range convert.Messages(findings) {
 		sanitize.Fprintf(stderr, "warning: %s\n", sentence)
 	}
 }
 
 // incompleteError returns exitIncomplete if an object is missing in the output. A Service counts only if it was
 // requested. Any other object always counts: an invalid EndpointSlice may belong to any Service.
-func incompleteError(rejected []model.Finding, query explain.Query) error {
-	for _, problem := range rejected {
-		if !problem.IsRejection() {
+func incompleteError(findings []model.Finding, query explain.Query) error {
+	for _, finding := range findings {
+		if !finding.IsRejection() {
 			continue // a part is ignored, but the object is used
 		}
-		if problem.Kind != convert.Services.Name || query.Covers(problem.Name) {
+		if finding.Kind != convert.Services.Name || query.Covers(finding.Name) {
 			return cli.ExitError(exitIncomplete)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 // again.
 func TestForeignChangesCountAsRepairedWhenTheRulesAreBack(t *testing.T) {
 	namespace := netns.New(t)
-	d := startDaemon(t, namespace, "--manifests", state, "--own-tables", "never")
+	d := startDaemon(t, namespace, "--manifests", stateFolder, "--own-tables", "never")
 	const repaired = `vicinity_nft_external_changes_total{ip_family="IPv4",stage="repaired"} `
 	if _, page := d.get(t, "127.0.0.1:10249", "/metrics"); !strings.Contains(page, repaired+"0\n") {
 		t.Errorf("/metrics lacks %q before the first change", repaired+"0")
@@ -24,17 +24,17 @@ func TestForeignChangesCountAsRepairedWhenTheRulesAreBack(t *testing.T) {
 		namespace.NFT(strings.Fields(change)...)
 		wait.Until(t, "one more change is repaired after "+change, func() bool {
 			_, page := d.get(t, "127.0.0.1:10249", "/metrics")
-			return lineOf(page, repaired) != lineOf(before, repaired)
+			return firstLineWith(page, repaired) != firstLineWith(before, repaired)
 		})
-		if got := rules(namespace); !strings.Contains(got, webElement) {
+		if got := listRules(namespace); !strings.Contains(got, webElement) {
 			t.Errorf("%s is counted as repaired, but the kernel lacks %q:\n%s", change, webElement, got)
 		}
 	}
-	d.end(t)
+	d.stop(t)
 }
 
-// lineOf returns the first line of a page that begins with a text; empty if there is none.
-func lineOf(page, beginning string) string {
+// firstLineWith returns the first line of a page that begins with a text; empty if there is none.
+func firstLineWith(page, beginning string) string {
 	for line := range strings.Lines(page) {
 		if strings.HasPrefix(line, beginning) {
 			return line

@@ -13,8 +13,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// kubeProxy are the translating rules of a kube-proxy in nftables mode; its Services were deleted.
-const kubeProxy = `
+// kubeProxyRules are the translating rules of a kube-proxy in nftables mode; its Services were deleted.
+const kubeProxyRules = `
 table ip kube-proxy {
 	chain services {
 		ip daddr 10.96.0.99 tcp dport 80 dnat to 10.244.9.9:80
@@ -40,15 +40,15 @@ func TestAnotherServiceProxyIsReported(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			namespace := netns.New(t)
-			namespace.Load(kubeProxy)
+			namespace.Load(kubeProxyRules)
 			folder := goodManifests(t)
 			if len(test.args) > 0 {
-				giveToVicinity(t, folder)
+				setProxyNameLabel(t, folder)
 			}
 			d := startDaemon(t, namespace, append([]string{"--manifests", folder, "--own-tables", "never"}, test.args...)...)
 			wait.Until(t, "the metric reports it", func() bool {
 				_, page := d.get(t, "127.0.0.1:10249", "/metrics")
-				return lineOf(page, series) == series+test.value+"\n"
+				return firstLineWith(page, series) == series+test.value+"\n"
 			})
 			_, page := d.get(t, "127.0.0.1:10256", "/livez")
 			if strings.Contains(page, "kube-proxy in nftables mode also has rules") != (test.exit == 1) {
@@ -65,7 +65,7 @@ func TestAnotherServiceProxyIsReported(t *testing.T) {
 			if exit != 0 || !alone.InSync || len(alone.Kernel.OtherProxies) != 0 {
 				t.Errorf("without the other proxy's table: exit status %d, %+v", exit, alone.Kernel)
 			}
-			namespace.Load(kubeProxy)
+			namespace.Load(kubeProxyRules)
 			text := statusIn(t, namespace)
 			for _, want := range []string{
 				"handles new connections before this proxy: its rules (ip kube-proxy) come first",
@@ -75,7 +75,7 @@ func TestAnotherServiceProxyIsReported(t *testing.T) {
 					t.Errorf("after the table was recreated: exit status %d, or the text wrongly has or lacks %q:\n%s", text.status, want, text.stdout)
 				}
 			}
-			ended := d.end(t)
+			ended := d.stop(t)
 			if got := strings.Count(ended.stderr, "another service proxy is on this node"); got != test.exit {
 				t.Errorf("the log reports it %d times:\n%s", got, ended.stderr)
 			}
@@ -83,8 +83,8 @@ func TestAnotherServiceProxyIsReported(t *testing.T) {
 	}
 }
 
-// giveToVicinity sets the label service-proxy-name of the Service in a folder of manifests to vicinity.
-func giveToVicinity(t *testing.T, folder string) {
+// setProxyNameLabel sets the label service-proxy-name of the Service in a folder of manifests to vicinity.
+func setProxyNameLabel(t *testing.T, folder string) {
 	t.Helper()
 	path := filepath.Join(folder, "shop.yaml")
 	text, err := os.ReadFile(path)

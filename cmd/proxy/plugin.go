@@ -17,10 +17,10 @@ func newPlugin() *cobra.Command {
 permissions, and change nothing. 'forecast' works with any proxy in the cluster.`,
 		newExplain(&explainFlags{stateFlags: stateFlags{asKubectl: true}}), newForecast(), newStatus(true), cli.NewVersion("proxy", thisBuild()),
 	)
-	const shown = "kubectl vicinity"
-	root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: shown}
+	const displayName = "kubectl vicinity"
+	root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: displayName}
 	for _, command := range root.Commands() {
-		command.Example = strings.ReplaceAll(command.Example, " proxy "+command.Name(), " "+shown+" "+command.Name())
+		command.Example = strings.ReplaceAll(command.Example, " proxy "+command.Name(), " "+displayName+" "+command.Name())
 	}
 	return root
 }

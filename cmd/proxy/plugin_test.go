@@ -22,7 +22,7 @@ func pluginCommand(t *testing.T, args ...string) outcome {
 }
 
 func TestThePluginFindsTheClusterAsKubectlDoes(t *testing.T) {
-	t.Setenv(inCluster, "")
+	t.Setenv(serviceHostEnv, "")
 	var requests [2]atomic.Int64
 	var servers [2]string
 	for i := range servers {

@@ -86,7 +86,7 @@ func runRender(ctx context.Context, stdout, stderr io.Writer, flags *tableFlags)
 	if err := desired.Tables.Print(stdout); err != nil {
 		return fmt.Errorf("write the ruleset: %w", err)
 	}
-	if missing := flags.noService(); missing != "" {
+	if missing := flags.noServiceMessage(); missing != "" {
 		return unreadableError{errors.New(missing)}
 	}
 	return nil

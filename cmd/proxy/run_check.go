@@ -65,7 +65,7 @@ func runCheck(ctx context.Context, stdout, stderr io.Writer, flags *runFlags, ou
 	if !report.Starts {
 		return cli.ExitError(cli.Usage)
 	}
-	if missing := flags.noService(); missing != "" {
+	if missing := flags.noServiceMessage(); missing != "" {
 		return unreadableError{errors.New(missing)}
 	}
 	return flags.incompleteError(explain.Query{})

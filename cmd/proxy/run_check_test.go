@@ -29,17 +29,17 @@ table ip filter {
 }
 `
 
-// link creates an interface with addresses in the namespace of this thread. Its type does not matter.
-func link(t *testing.T, name string, addrs ...string) {
+// addInterface creates an interface with addresses in the namespace of this thread. Its type does not matter.
+func addInterface(t *testing.T, name string, addrs ...string) {
 	t.Helper()
 	bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name}}
-	succeed(t, netlink.LinkAdd(bridge))
+	mustSucceed(t, netlink.LinkAdd(bridge))
 	for _, text := range addrs {
 		addr, err := netlink.ParseAddr(text)
-		succeed(t, err)
-		succeed(t, netlink.AddrAdd(bridge, addr))
+		mustSucceed(t, err)
+		mustSucceed(t, netlink.AddrAdd(bridge, addr))
 	}
-	succeed(t, netlink.LinkSetUp(bridge))
+	mustSucceed(t, netlink.LinkSetUp(bridge))
 }
 
 const nodeText = "apiVersion: v1\nkind: Node\nmetadata: {name: node-a}\nstatus: {addresses: [{type: InternalIP, address: 192.0.2.1}]}\n"
@@ -48,20 +48,20 @@ const nodeText = "apiVersion: v1\nkind: Node\nmetadata: {name: node-a}\nstatus: 
 func nodeFolder(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	succeed(t, os.WriteFile(filepath.Join(dir, "node.yaml"), []byte(nodeText), 0o600))
+	mustSucceed(t, os.WriteFile(filepath.Join(dir, "node.yaml"), []byte(nodeText), 0o600))
 	text := strings.Replace(nodePortState[:strings.Index(nodePortState, "- apiVersion: v1\n  kind: Node")], "NodePort", "ClusterIP", 1)
-	succeed(t, os.WriteFile(filepath.Join(dir, "service.yaml"), []byte(strings.Replace(text, ", nodePort: 30080", "", 1)), 0o600))
+	mustSucceed(t, os.WriteFile(filepath.Join(dir, "service.yaml"), []byte(strings.Replace(text, ", nodePort: 30080", "", 1)), 0o600))
 	return dir
 }
 
-// formerNode returns a namespace in the state in which kube-proxy's IPVS mode leaves a node.
-func formerNode(t *testing.T) *netns.Namespace {
+// newIPVSNode returns a namespace in the state in which kube-proxy's IPVS mode leaves a node.
+func newIPVSNode(t *testing.T) *netns.Namespace {
 	namespace := netns.New(t)
 	namespace.Load(kubeProxyIPVS)
 	namespace.Do(func() {
-		link(t, "eth0", "192.0.2.1/24")
-		link(t, "eth1", "198.51.100.1/24")
-		link(t, "kube-ipvs0", "10.96.0.1/32", "10.96.0.10/32")
+		addInterface(t, "eth0", "192.0.2.1/24")
+		addInterface(t, "eth1", "198.51.100.1/24")
+		addInterface(t, "kube-ipvs0", "10.96.0.1/32", "10.96.0.10/32")
 	})
 	for name, value := range map[string]string{
 		"net/ipv4/ip_forward": "1", "net/ipv6/conf/all/forwarding": "1", "net/ipv4/conf/all/arp_ignore": "1",
@@ -71,8 +71,8 @@ func formerNode(t *testing.T) *netns.Namespace {
 	return namespace
 }
 
-// flat returns a text on one line, with single spaces.
-func flat(text string) string { return strings.Join(strings.Fields(text), " ") }
+// onOneLine returns a text on one line, with single spaces.
+func onOneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 // snapshotOf returns all state that a check must not change.
 func snapshotOf(namespace *netns.Namespace) string {
@@ -81,7 +81,7 @@ func snapshotOf(namespace *netns.Namespace) string {
 }
 
 func TestACheckReportsWhatChangesAndChangesNothing(t *testing.T) {
-	namespace := formerNode(t)
+	namespace := newIPVSNode(t)
 	namespace.Do(func() { proxyCommand(t, "status") }) // activates conntrack, so that its sysctls exist
 	file := configFile(t, "mode: ipvs", "ipvs:", "  scheduler: sh", "  masqueradeAll: true", "clusterCIDR: 10.244.0.0/16",
 		"conntrack: {maxPerCore: 0, udpTimeout: 77s, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeout: 0s}", "oomScoreAdj: 0")
@@ -104,15 +104,15 @@ func TestACheckReportsWhatChangesAndChangesNothing(t *testing.T) {
 		"same effect as in kube-proxy: 6.", "node ports, IPv4: 192.0.2.1, 198.51.100.1 served on 192.0.2.1 to do: let clients of 198.51.100.1",
 		"leftover: the node treats Service addresses as its own", "The proxy would start with this file on this node. Nothing was changed.",
 	} {
-		if !strings.Contains(flat(text.stdout), want) {
+		if !strings.Contains(onOneLine(text.stdout), want) {
 			t.Errorf("the text lacks %q:\n%s", want, text.stdout)
 		}
 	}
 	var report config.Report
-	succeed(t, json.Unmarshal([]byte(machine.stdout), &report))
+	mustSucceed(t, json.Unmarshal([]byte(machine.stdout), &report))
 	got := map[string]string{}
-	for _, v := range report.OnNode {
-		got[v.Subject] = fmt.Sprintf("%s: %s", v.Outcome, v.Value)
+	for _, result := range report.OnNode {
+		got[result.Subject] = fmt.Sprintf("%s: %s", result.Outcome, result.Value)
 	}
 	want := map[string]string{
 		"nf_tables": "same: IPv4, IPv6", "Node": "same: node-a", "kube-ipvs0": "leftover: addresses: 2",
@@ -124,9 +124,9 @@ func TestACheckReportsWhatChangesAndChangesNothing(t *testing.T) {
 		"net.ipv4.conf.all.route_localnet":       "",
 		"net.ipv4.ip_forward":                    "",
 	}
-	for subject, says := range want {
-		if got[subject] != says {
-			t.Errorf("%s is %q, want %q", subject, got[subject], says)
+	for subject, result := range want {
+		if got[subject] != result {
+			t.Errorf("%s is %q, want %q", subject, got[subject], result)
 		}
 	}
 	if !report.Starts || report.Node != "node-a" || report.File != file || len(report.Settings) == 0 {
@@ -136,20 +136,20 @@ func TestACheckReportsWhatChangesAndChangesNothing(t *testing.T) {
 
 func TestACheckReportsRulesThatMatchFirst(t *testing.T) {
 	namespace := netns.New(t)
-	namespace.Load(kubeProxy)
+	namespace.Load(kubeProxyRules)
 	var got outcome
 	namespace.Do(func() {
 		got = proxyCommand(t, "run", "--check", "--config", configFile(t, "mode: nftables"), "--node", "node-a", "--manifests", nodeFolder(t))
 	})
 	for _, want := range []string{"kube-proxy-nftables", "ip kube-proxy", "leftover: kube-proxy in nftables mode also has rules on this node"} {
-		if got.status != 0 || !strings.Contains(flat(got.stdout), want) {
+		if got.status != 0 || !strings.Contains(onOneLine(got.stdout), want) {
 			t.Errorf("status %d; the text lacks %q:\n%s", got.status, want, got.stdout)
 		}
 	}
 }
 
 func TestCheckHasTheExitStatusOfTheProxy(t *testing.T) {
-	t.Setenv(inCluster, "")
+	t.Setenv(serviceHostEnv, "")
 	file := func(lines ...string) string { return configFile(t, lines...) }
 	for name, test := range map[string]struct {
 		args   []string
@@ -182,7 +182,7 @@ func TestCheckHasTheExitStatusOfTheProxy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var got outcome
 			netns.New(t).Do(func() { got = proxyCommand(t, append(splitArgs("run --check --node node-a"), test.args...)...) })
-			if got.status != test.status || !strings.Contains(flat(got.stdout), test.stdout) || !strings.Contains(got.stderr, test.stderr) {
+			if got.status != test.status || !strings.Contains(onOneLine(got.stdout), test.stdout) || !strings.Contains(got.stderr, test.stderr) {
 				t.Errorf("got %+v, want %+v", got, test)
 			}
 			if refused := string(config.Rejected) + ": "; strings.Contains(got.stdout, refused) != strings.Contains(test.stdout, refused) {

@@ -17,9 +17,9 @@ const webElement = "10.96.0.10 . tcp . 80 . fd00:0 : 10.244.1.5 . 8080"
 
 func TestRunProgramsTheKernelAndKeepsTheRules(t *testing.T) {
 	namespace := netns.New(t)
-	d := startDaemon(t, namespace, "--manifests", state)
+	d := startDaemon(t, namespace, "--manifests", stateFolder)
 
-	if got := rules(namespace); !strings.Contains(got, webElement) {
+	if got := listRules(namespace); !strings.Contains(got, webElement) {
 		t.Errorf("the kernel lacks %q:\n%s", webElement, got)
 	}
 	for _, path := range []string{"/healthz", "/livez", "/readyz"} {
@@ -45,11 +45,11 @@ func TestRunProgramsTheKernelAndKeepsTheRules(t *testing.T) {
 		}
 	}
 
-	ended := d.end(t)
+	ended := d.stop(t)
 	if ended.status != 0 || !strings.Contains(ended.stderr, "the rules stay in the kernel") {
 		t.Errorf("the daemon ended with %+v, want status 0 and a message about the rules", ended)
 	}
-	if got := rules(namespace); !strings.Contains(got, webElement) {
+	if got := listRules(namespace); !strings.Contains(got, webElement) {
 		t.Errorf("the rules were removed with the daemon:\n%s", got)
 	}
 }
@@ -71,20 +71,20 @@ func TestRunFollowsTheFolder(t *testing.T) {
 
 	rewrite(strings.ReplaceAll(string(text), "10.244.1.5", "10.244.1.6"))
 	wait.Until(t, "the new endpoint is in the kernel", func() bool {
-		return strings.Contains(rules(namespace), ": 10.244.1.6 . 8080")
+		return strings.Contains(listRules(namespace), ": 10.244.1.6 . 8080")
 	})
 	rewrite("{broken")
 	wait.Until(t, "the broken file is reported", func() bool {
 		_, body := d.get(t, "127.0.0.1:10249", "/metrics")
 		return strings.Contains(body, `vicinity_findings{reason="Invalid"} 2`)
 	})
-	if got := rules(namespace); !strings.Contains(got, ": 10.244.1.6 . 8080") {
+	if got := listRules(namespace); !strings.Contains(got, ": 10.244.1.6 . 8080") {
 		t.Errorf("the last known good version is no longer active:\n%s", got)
 	}
 	rewrite(string(text))
-	wait.Until(t, "the old endpoint is back", func() bool { return strings.Contains(rules(namespace), webElement) })
+	wait.Until(t, "the old endpoint is back", func() bool { return strings.Contains(listRules(namespace), webElement) })
 
-	stderr := d.end(t).stderr
+	stderr := d.stop(t).stderr
 	for _, part := range []string{
 		`"msg":"invalid object ignored; its last known good version, if any, stays active"`, `"msg":"resolved"`, `"msg":"synced"`,
 	} {
@@ -96,16 +96,16 @@ func TestRunFollowsTheFolder(t *testing.T) {
 
 func TestRunRepairsWhatOthersChange(t *testing.T) {
 	namespace := netns.New(t)
-	d := startDaemon(t, namespace, "--manifests", state, "--own-tables", "never")
+	d := startDaemon(t, namespace, "--manifests", stateFolder, "--own-tables", "never")
 
 	namespace.NFT("flush", "ruleset")
-	wait.Until(t, "the rules are back", func() bool { return strings.Contains(rules(namespace), webElement) })
+	wait.Until(t, "the rules are back", func() bool { return strings.Contains(listRules(namespace), webElement) })
 
-	const noticed = `vicinity_nft_external_changes_total{ip_family="IPv4",stage="detected"} 1`
-	if _, body := d.get(t, "127.0.0.1:10249", "/metrics"); !strings.Contains(body, noticed) {
+	const detected = `vicinity_nft_external_changes_total{ip_family="IPv4",stage="detected"} 1`
+	if _, body := d.get(t, "127.0.0.1:10249", "/metrics"); !strings.Contains(body, detected) {
 		t.Error("the change is not counted")
 	}
-	stderr := d.end(t).stderr
+	stderr := d.stop(t).stderr
 	for _, part := range []string{"process=nft", `families="[IPv4 IPv6]"`} {
 		if !strings.Contains(stderr, part) {
 			t.Errorf("the log lacks %s:\n%s", part, stderr)
@@ -116,7 +116,7 @@ func TestRunRepairsWhatOthersChange(t *testing.T) {
 func TestCleanupRemovesOurTablesAndNothingElse(t *testing.T) {
 	namespace := netns.New(t)
 	namespace.NFT("add table ip mine")
-	startDaemon(t, namespace, "--manifests", state).end(t)
+	startDaemon(t, namespace, "--manifests", stateFolder).stop(t)
 
 	for _, want := range []outcome{
 		{stdout: "removed the IPv4 table \"vicinity\"\nremoved the IPv6 table \"vicinity\"\n"},

@@ -21,8 +21,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/sanitize"
 )
 
-// running is the proxy that runs on this machine.
-type running struct {
+// runningProxy is the proxy that runs on this machine.
+type runningProxy struct {
 	// address is where its pages are served, or where they were expected if there is no response.
 	address string
 	// summary is the proxy's status; nil if there is no response. fetchErr is then the reason.
@@ -46,14 +46,14 @@ func (f *stateFlags) readRunning(ctx context.Context) error {
 	if f.path == "" && !f.flagSet.Changed("metrics-bind-address") && !f.flagSet.Changed("bind-address") {
 		addresses = defaultAddresses
 	}
-	var first error
+	var firstErr error
 	for _, address := range addresses {
 		summary, err := status.Fetch[status.Summary](ctx, address, "/summary")
-		if f.running = (running{address: address, summary: summary}); err == nil {
+		if f.running = (runningProxy{address: address, summary: summary}); err == nil {
 			break
 		}
-		first = cmp.Or(first, err)
-		f.running = running{address: f.settings.MetricsBindAddress, fetchErr: first}
+		firstErr = cmp.Or(firstErr, err)
+		f.running = runningProxy{address: f.settings.MetricsBindAddress, fetchErr: firstErr}
 	}
 	if f.running.summary == nil || f.path != "" || f.asKubectl || !f.actsAsRunning && !f.hasSameSource(f.running.summary) {
 		return nil
@@ -109,7 +109,7 @@ func (f *stateFlags) requireCredentials() error {
 			return nil
 		}
 		credentials = fmt.Sprintf("%q, a file in its pod", path)
-	} else if os.Getenv(inCluster) != "" {
+	} else if os.Getenv(serviceHostEnv) != "" {
 		return nil
 	}
 	return unreadableError{fmt.Errorf("the proxy on this node uses %s, which is not available here: run this command in the pod (kubectl "+
@@ -128,11 +128,11 @@ func (f *stateFlags) requireSettings() error {
 }
 
 // runsOn reports whether the running proxy is the one of a node.
-func (r *running) runsOn(node string) bool { return r.summary != nil && r.summary.Node == node }
+func (r *runningProxy) runsOn(node string) bool { return r.summary != nil && r.summary.Node == node }
 
 // kernelRejections returns the Services that the kernel of the running proxy's node rejects, by name; none without a
 // proxy.
-func (r *running) kernelRejections(ctx context.Context) map[string]*explain.Rejection {
+func (r *runningProxy) kernelRejections(ctx context.Context) map[string]*explain.Rejection {
 	if r.summary == nil {
 		return nil
 	}
@@ -150,7 +150,7 @@ func (r *running) kernelRejections(ctx context.Context) map[string]*explain.Reje
 }
 
 // demotions returns the running proxy's demotions of unreachable nodes, if it is the proxy of the given node.
-func (r *running) demotions(node string) model.Change {
+func (r *runningProxy) demotions(node string) model.Change {
 	if !r.runsOn(node) {
 		return model.Change{}
 	}
@@ -159,7 +159,7 @@ func (r *running) demotions(node string) model.Change {
 
 // warnOfUnreachable prints which nodes do not reply to the running proxy's node, if that is one of nodes. No API
 // object has this information.
-func (r *running) warnOfUnreachable(stderr io.Writer, nodes ...string) {
+func (r *runningProxy) warnOfUnreachable(stderr io.Writer, nodes ...string) {
 	if r.summary == nil || !slices.Contains(nodes, r.summary.Node) {
 		return
 	}

@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	state = "testdata/state"
-	// rejectionPage is the beginning of every command's warning about testdata/state/refused.yaml.
-	rejectionPage = "warning: refused.yaml: Service shop/refused: spec.ports[0].port: "
+	stateFolder = "testdata/state"
+	// rejectionWarning is the beginning of every command's warning about testdata/state/refused.yaml.
+	rejectionWarning = "warning: refused.yaml: Service shop/refused: spec.ports[0].port: "
 )
 
 func TestExplainShowsWhatEachNodeDoes(t *testing.T) {
@@ -36,7 +36,7 @@ func TestExplainShowsWhatEachNodeDoes(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := proxyCommand(t, append(splitArgs("explain -o json --manifests "+state), test.args...)...)
+			got := proxyCommand(t, append(splitArgs("explain -o json --manifests "+stateFolder), test.args...)...)
 			var ports []explain.PortReport
 			if err := json.Unmarshal([]byte(got.stdout), &ports); err != nil {
 				t.Fatalf("exit status %d, %v in %q; stderr:\n%s", got.status, err, got.stdout, got.stderr)
@@ -117,7 +117,7 @@ func TestExplainReportsUnknownNames(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := proxyCommand(t, splitArgs("explain --manifests "+state+" "+test.args)...)
+			got := proxyCommand(t, splitArgs("explain --manifests "+stateFolder+" "+test.args)...)
 			lines := strings.Split(strings.TrimSpace(got.stderr), "\n")
 			got.stderr = lines[len(lines)-1]
 			if want := (outcome{1, "", test.stderr}); got != want {
@@ -134,7 +134,7 @@ func TestARejectedObjectIsAWarningAndAnExitStatus(t *testing.T) {
 		"explain": 2, "render": 2, "explain shop/web": 0, "explain --all-nodes": 2,
 	} {
 		t.Run(command, func(t *testing.T) {
-			args := splitArgs(command + " --manifests " + state)
+			args := splitArgs(command + " --manifests " + stateFolder)
 			if !strings.Contains(command, "--all-nodes") {
 				args = append(args, "--node", "node-a")
 			}
@@ -142,8 +142,8 @@ func TestARejectedObjectIsAWarningAndAnExitStatus(t *testing.T) {
 			if got.status != status {
 				t.Errorf("exit status %d, want %d", got.status, status)
 			}
-			if !strings.HasPrefix(got.stderr, rejectionPage) || strings.Count(got.stderr, "\n") != 1 {
-				t.Errorf("stderr is not one line that begins with %q:\n%s", rejectionPage, got.stderr)
+			if !strings.HasPrefix(got.stderr, rejectionWarning) || strings.Count(got.stderr, "\n") != 1 {
+				t.Errorf("stderr is not one line that begins with %q:\n%s", rejectionWarning, got.stderr)
 			}
 			if strings.Contains(got.stdout, "warning") || !strings.Contains(got.stdout, "10.96.0.10") {
 				t.Errorf("stdout has a warning, or lacks the output:\n%s", got.stdout)
@@ -155,7 +155,7 @@ func TestARejectedObjectIsAWarningAndAnExitStatus(t *testing.T) {
 // TestUnknownNodeIsAnError: but only a warning, if the manifests have no Nodes.
 func TestUnknownNodeIsAnError(t *testing.T) {
 	folder := writeState(t, nodePortState)
-	without := writeState(t, nodePortState[:strings.Index(nodePortState, "- apiVersion: v1\n  kind: Node")])
+	withoutNodes := writeState(t, nodePortState[:strings.Index(nodePortState, "- apiVersion: v1\n  kind: Node")])
 	for _, command := range []string{"explain", "render", "explain shop/web --why 10.9.9.9"} {
 		for _, test := range []struct {
 			node, folder, want string
@@ -163,12 +163,12 @@ func TestUnknownNodeIsAnError(t *testing.T) {
 		}{
 			{"nobody", folder, `proxy: there is no Node "nobody" in ` + folder + "; --node chooses one of node-a, node-b\n", 1},
 			{"node-aa", folder, `proxy: there is no Node "node-aa" in ` + folder + "; did you mean node-a?\n", 1},
-			{"nobody", without, "warning: there is no Node in " + without + `, so the labels of "nobody" are unknown, and no endpoint is near it; ` +
+			{"nobody", withoutNodes, "warning: there is no Node in " + withoutNodes + `, so the labels of "nobody" are unknown, and no endpoint is near it; ` +
 				"'kubectl get nodes -o yaml' prints Nodes; found: EndpointSlice (1), Service (1)\n", 0},
 		} {
 			got := proxyCommand(t, append(splitArgs(command), "--node", test.node, "--manifests", test.folder)...)
-			isAnswered := got.status == 0 || strings.Contains(got.stderr, "10.9.9.9 is not an endpoint of shop/web")
-			if isAnswered == (test.status != 0) || !strings.HasPrefix(got.stderr, test.want) {
+			isExplained := got.status == 0 || strings.Contains(got.stderr, "10.9.9.9 is not an endpoint of shop/web")
+			if isExplained == (test.status != 0) || !strings.HasPrefix(got.stderr, test.want) {
 				t.Errorf("%s on %s: exit status %d, stderr %q; want %d and %q", command, test.node, got.status, got.stderr, test.status, test.want)
 			}
 		}
@@ -176,7 +176,7 @@ func TestUnknownNodeIsAnError(t *testing.T) {
 }
 
 func TestRenderPrintsBothTablesOfTheNode(t *testing.T) {
-	got := proxyCommand(t, splitArgs("render --node node-a --cluster-cidr 10.244.0.0/16 --manifests "+state)...)
+	got := proxyCommand(t, splitArgs("render --node node-a --cluster-cidr 10.244.0.0/16 --manifests "+stateFolder)...)
 	for _, part := range []string{
 		"table ip vicinity {", "table ip6 vicinity {", "10.96.0.10 . tcp . 80 . fd00:0 : 10.244.1.5 . 8080", "!= 10.244.0.0/16 masquerade",
 	} {
@@ -184,7 +184,7 @@ func TestRenderPrintsBothTablesOfTheNode(t *testing.T) {
 			t.Errorf("the ruleset lacks %q:\n%s", part, got.stdout)
 		}
 	}
-	if other := proxyCommand(t, splitArgs("render --node node-b --manifests "+state)...); strings.Contains(other.stdout, "10.244.1.5") {
+	if other := proxyCommand(t, splitArgs("render --node node-b --manifests "+stateFolder)...); strings.Contains(other.stdout, "10.244.1.5") {
 		t.Errorf("node-b uses an endpoint of another zone:\n%s", other.stdout)
 	}
 }
@@ -259,14 +259,14 @@ func TestUnservedServiceIsExplained(t *testing.T) {
 		"shop/new":  {1, "service shop/new: it has no ClusterIP yet, so no client can connect to it"},
 		"shop/bad":  {2, "proxy: service shop/bad is invalid: see the warning above"},
 	} {
-		for _, why := range []string{"", " --why node-a"} {
-			got := proxyCommand(t, append(splitArgs("explain --node node-a "+args+why), "--manifests", folder)...)
-			if why != "" && test.status == 1 {
+		for _, whyFlag := range []string{"", " --why node-a"} {
+			got := proxyCommand(t, append(splitArgs("explain --node node-a "+args+whyFlag), "--manifests", folder)...)
+			if whyFlag != "" && test.status == 1 {
 				_, test.want, _ = strings.Cut(test.want, ": ")
 			}
-			isRefused := test.status == 2 && why != "" // the message gives the reason
-			if got.status != test.status && !isRefused || !isRefused && !strings.HasSuffix(got.stderr, test.want+"\n") {
-				t.Errorf("%s: %+v; want %d, %s", args+why, got, test.status, test.want)
+			isInvalidWithWhy := test.status == 2 && whyFlag != "" // the message gives the reason
+			if got.status != test.status && !isInvalidWithWhy || !isInvalidWithWhy && !strings.HasSuffix(got.stderr, test.want+"\n") {
+				t.Errorf("%s: %+v; want %d, %s", args+whyFlag, got, test.status, test.want)
 			}
 		}
 	}

@@ -90,8 +90,8 @@ func runStatus(ctx context.Context, stdout io.Writer, flags *runFlags, output st
 		return err
 	}
 	node := drift.Node{Proxy: flags.running.summary, Kernel: kernel}
-	node.Invalid = drift.InvalidObjects(flags.rejected, flags.lastKnownGood)
-	node.Missing = flags.missingObjects(&node.Kernel)
+	node.Invalid = drift.InvalidObjects(flags.invalid, flags.lastKnownGood)
+	node.Missing = flags.incompleteMessage(&node.Kernel)
 	hasLastKnownGood := node.Compare()
 	if output == "text" {
 		err = drift.Text(stdout, &node, flags.running.address)
@@ -126,15 +126,15 @@ func (f *runFlags) driftOptions() drift.Options {
 	}
 }
 
-// missingObjects returns why nothing, or not everything, was compared although no object is invalid; empty if
+// incompleteMessage returns why nothing, or not everything, was compared although no object is invalid; empty if
 // everything was.
-func (f *runFlags) missingObjects(kernel *drift.Kernel) string {
+func (f *runFlags) incompleteMessage(kernel *drift.Kernel) string {
 	switch {
 	case f.lacksSlices:
 		sentence, _ := f.inventory.MissingSlices(f.origin())
 		return sentence
 	case kernel.Services+kernel.DNSServices == 0:
-		return f.noService()
+		return f.noServiceMessage()
 	}
 	return ""
 }

@@ -34,7 +34,7 @@ func TestStatusShowsTheLastKnownGoodVersion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	never, err := os.ReadFile(filepath.Join(state, "refused.yaml"))
+	alwaysInvalid, err := os.ReadFile(filepath.Join(stateFolder, "refused.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func TestStatusShowsTheLastKnownGoodVersion(t *testing.T) {
 	const at = "--metrics-bind-address=127.0.0.1:10549"
 	daemon := startDaemon(t, namespace, args...)
 	// refuses waits until the proxy reports exactly the given invalid objects.
-	refuses := func(subjects ...string) {
+	waitForInvalid := func(subjects ...string) {
 		t.Helper()
 		wait.Equal(t, "the proxy's invalid objects", fmt.Sprint(subjects), func() string {
 			_, body := daemon.get(t, "127.0.0.1:10549", "/findings?last-known-good")
@@ -57,7 +57,7 @@ func TestStatusShowsTheLastKnownGoodVersion(t *testing.T) {
 			return fmt.Sprint(names)
 		})
 	}
-	change := func(old, text string) func() {
+	changeService := func(old, text string) func() {
 		return func() { write("shop.yaml", strings.Replace(string(good), old, text, 1)) }
 	}
 	nothing := func() {}
@@ -69,13 +69,13 @@ func TestStatusShowsTheLastKnownGoodVersion(t *testing.T) {
 		undo    func()
 	}{
 		{"nothing is invalid", nothing, nil, nil, nothing},
-		{"a Service", change("port: 80,", "port: 70000,"), []string{"Service web"}, []string{"Service shop/web"}, nothing},
+		{"a Service", changeService("port: 80,", "port: 70000,"), []string{"Service web"}, []string{"Service shop/web"}, nothing},
 		{
-			"a slice", change("addressType: IPv4", "addressType: ipv4"), []string{"EndpointSlice web-1"},
+			"a slice", changeService("addressType: IPv4", "addressType: ipv4"), []string{"EndpointSlice web-1"},
 			[]string{"EndpointSlice shop/web-1"}, nothing,
 		},
 		{
-			"this Node", change("name: node-a, labels", "name: node-a, namespace: x, labels"), []string{"Node node-a"},
+			"this Node", changeService("name: node-a, labels", "name: node-a, namespace: x, labels"), []string{"Node node-a"},
 			[]string{"Node node-a"}, nothing,
 		},
 		{
@@ -85,45 +85,45 @@ func TestStatusShowsTheLastKnownGoodVersion(t *testing.T) {
 		{
 			"a Service in two files, of which a restarted proxy would use the other one",
 			func() {
-				write("a.yaml", strings.Replace(strings.Replace(string(never), "refused", "web", 1), "70000", "81", 1))
+				write("a.yaml", strings.Replace(strings.Replace(string(alwaysInvalid), "refused", "web", 1), "70000", "81", 1))
 			},
 			[]string{"Service web"}, []string{"Service shop/web"}, func() { remove("a.yaml") },
 		},
 		{
-			"an invalid label, which does not make the object invalid", change("zone-b}", "zone-b, vicinity.dev/evacuate: soon}"), nil, nil, nothing,
+			"an invalid label, which does not make the object invalid", changeService("zone-b}", "zone-b, vicinity.dev/evacuate: soon}"), nil, nil, nothing,
 		},
 	} {
 		step.do()
-		refuses(step.refuses...)
+		waitForInvalid(step.refuses...)
 		node, exit := nodeStatusIn(t, namespace, at)
-		var lists []string
+		var listed []string
 		for _, invalid := range node.Invalid {
-			if lists = append(lists, invalid.Object); !invalid.ReportedByProxy || !invalid.HasLastKnownGood {
+			if listed = append(listed, invalid.Object); !invalid.ReportedByProxy || !invalid.HasLastKnownGood {
 				t.Errorf("%s: %+v; want one that the proxy reports, too, with a last known good version", step.title, invalid)
 			}
 		}
-		if exit != 0 || !node.InSync || len(node.Kernel.Differences) > 0 || !slices.Equal(lists, step.lists) {
+		if exit != 0 || !node.InSync || len(node.Kernel.Differences) > 0 || !slices.Equal(listed, step.lists) {
 			t.Errorf("%s: exit status %d, %+v; want 0 and %v", step.title, exit, node, step.lists)
 		}
 		text := statusIn(t, namespace, at).stdout
-		if says := strings.Contains(text, "; its last known good version is active, as expected\n"); says != (len(lists) > 0) {
+		if hasLine := strings.Contains(text, "; its last known good version is active, as expected\n"); hasLine != (len(listed) > 0) {
 			t.Errorf("%s: the text wrongly has or lacks the line about the last known good version:\n%s", step.title, text)
 		}
 		step.undo()
 		write("shop.yaml", string(good))
-		refuses()
+		waitForInvalid()
 	}
 
-	write("refused.yaml", string(never))
-	refuses("Service refused")
+	write("refused.yaml", string(alwaysInvalid))
+	waitForInvalid("Service refused")
 	node, exit := nodeStatusIn(t, namespace, at)
 	if exit != exitIncomplete || !node.InSync || len(node.Invalid) != 1 || !node.Invalid[0].ReportedByProxy || node.Invalid[0].HasLastKnownGood {
 		t.Errorf("an object without a known good version: exit status %d, %+v; want %d", exit, node, exitIncomplete)
 	}
 	remove("refused.yaml")
-	change("port: 80,", "port: 70000,")()
-	refuses("Service web")
-	daemon.end(t)
+	changeService("port: 80,", "port: 70000,")()
+	waitForInvalid("Service web")
+	daemon.stop(t)
 	alone := append([]string{"--node", "node-a"}, args...)
 	if node, exit := nodeStatusIn(t, namespace, alone...); exit != 1 || len(node.Kernel.Differences) == 0 || node.Invalid[0].ReportedByProxy {
 		t.Errorf("without a proxy: exit status %d, %+v; want 1 and differences, because the last known good version is unknown", exit, node)

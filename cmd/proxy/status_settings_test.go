@@ -18,9 +18,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// describedState is a state in which every setting that changes a decision changes the tables of node-a. A proxy with a
+// settingsState is a state in which every setting that changes a decision changes the tables of node-a. A proxy with a
 // name serves one Service, and one without a name serves another.
-const describedState = `apiVersion: v1
+const settingsState = `apiVersion: v1
 kind: List
 items:
 - {apiVersion: v1, kind: Node, metadata: {name: node-a, labels: {topology.kubernetes.io/zone: zone-a}}, spec: {podCIDRs: [10.244.1.0/24]},
@@ -59,9 +59,9 @@ items:
   spec: {renewTime: "2026-11-27T08:00:00.000000Z"}
 `
 
-// decisive are flags that change the tables of describedState, or the number of Services that DNS serves: for each, a
+// decisiveFlags are flags that change the tables of settingsState, or the number of Services that DNS serves: for each, a
 // command line of the daemon, and one for 'status' that makes it report differences.
-var decisive = map[string]struct{ told, against string }{
+var decisiveFlags = map[string]struct{ told, against string }{
 	"bind-address": {"--bind-address 192.0.2.9", "--bind-address 192.0.2.1"},
 	"cluster-cidr": {"--cluster-cidr 10.244.0.0/16", "--cluster-cidr 10.245.0.0/16"},
 	"config":       {"--masquerade-all", "--config nothing.conf"},
@@ -83,8 +83,8 @@ var decisive = map[string]struct{ told, against string }{
 	"service-proxy-name": {"--service-proxy-name near", "--service-proxy-name="},
 }
 
-// harmless are flags that change no table, with values that differ from the default.
-var harmless = map[string]string{
+// harmlessFlags are flags that change no table, with values that differ from the default.
+var harmlessFlags = map[string]string{
 	"traffic-accounting": "services=7,key=topology.kubernetes.io/zone", "cluster-domain": "cluster.example",
 	"dns-endpoint-pod-names": "true", "dns-ttl": "7s", "log-level": "debug", "node-topology-source": "proxies", "own-tables": "never",
 	"proxy-service": "elsewhere/proxies", "unreachable-node-mode": "observe",
@@ -104,10 +104,10 @@ func TestStatusShowsTheDaemonsSettings(t *testing.T) {
 	new(runFlags).register(set)
 	var all []string
 	set.VisitAll(func(flag *pflag.Flag) {
-		_, isDecisive := decisive[flag.Name]
-		value, isHarmless := harmless[flag.Name]
+		_, isDecisive := decisiveFlags[flag.Name]
+		value, isHarmless := harmlessFlags[flag.Name]
 		if !isHarmless && flag.Name != "config" { // kube-proxy's other flags
-			value, isHarmless = kubeProxysFlags[flag.Name]
+			value, isHarmless = kubeProxyFlags[flag.Name]
 		}
 		if flag.Name == "xds-bind-address" {
 			value, isHarmless = "unix://"+filepath.Join(t.TempDir(), "xds.sock"), true
@@ -121,12 +121,12 @@ func TestStatusShowsTheDaemonsSettings(t *testing.T) {
 			all = append(all, "--"+flag.Name+"="+value)
 		}
 	})
-	for _, name := range slices.Concat(slices.Collect(maps.Keys(decisive)), slices.Collect(maps.Keys(harmless))) {
+	for _, name := range slices.Concat(slices.Collect(maps.Keys(decisiveFlags)), slices.Collect(maps.Keys(harmlessFlags))) {
 		if !names[name] {
 			t.Errorf("there is no flag --%s", name)
 		}
 	}
-	for name, test := range decisive {
+	for name, test := range decisiveFlags {
 		t.Run(name, func(t *testing.T) { expectReported(t, test.told, test.against) })
 	}
 	t.Run("all others", func(t *testing.T) { expectReported(t, strings.Join(all, " "), "") })
@@ -136,7 +136,7 @@ func TestStatusShowsTheDaemonsSettings(t *testing.T) {
 func TestDecidingCommandsHaveTheDecisiveFlags(t *testing.T) {
 	flagsOf := func(command *cobra.Command) func(string) *pflag.Flag { return command.Flags().Lookup }
 	explain, render, forecast := flagsOf(newExplain(&explainFlags{})), flagsOf(newRender()), flagsOf(newForecast())
-	for _, name := range append(slices.Collect(maps.Keys(decisive)), "topology-namespace") {
+	for _, name := range append(slices.Collect(maps.Keys(decisiveFlags)), "topology-namespace") {
 		if name != "dns-bind-address" && (explain(name) == nil || render(name) == nil) { // both behave as if DNS were served
 			t.Errorf("explain or render lacks --%s", name)
 		}
@@ -150,20 +150,20 @@ func TestDecidingCommandsHaveTheDecisiveFlags(t *testing.T) {
 
 // expectReported starts a daemon with the flags of a command line in a configuration file, and removes the file.
 // 'status' and 'flows' must still work, and 'status' with additional flags must report differences.
-func expectReported(t *testing.T, given, against string) {
+func expectReported(t *testing.T, given, differing string) {
 	t.Helper()
 	namespace, folder := netns.New(t), t.TempDir()
 	namespace.Exec("ip", "addr", "add", "192.0.2.1/32", "dev", "lo")
 	namespace.Exec("ip", "addr", "add", "192.0.2.9/32", "dev", "lo")
 	file := filepath.Join(folder, "config.conf")
 	const at = "--metrics-bind-address=127.0.0.1:10549"
-	line := append(splitArgs(at+" --own-tables never --manifests "+writeState(t, describedState)), splitArgs(given)...)
+	line := append(splitArgs(at+" --own-tables never --manifests "+writeState(t, settingsState)), splitArgs(given)...)
 	if got := proxyCommand(t, append([]string{"run", "--node", "node-a", "--write-config-to", file}, line...)...); got.status != 0 {
 		t.Fatalf("%+v", got)
 	}
 	daemon := startDaemon(t, namespace, "--config", file)
-	defer func() { daemon.end(t) }()
-	succeed(t, os.Rename(file, filepath.Join(folder, "of-the-pod.conf")))
+	defer func() { daemon.stop(t) }()
+	mustSucceed(t, os.Rename(file, filepath.Join(folder, "of-the-pod.conf")))
 
 	node, exit := nodeStatusIn(t, namespace, at)
 	if exit != 0 || !node.InSync || node.Proxy == nil || node.Proxy.Services != node.Kernel.Services ||
@@ -174,17 +174,17 @@ func expectReported(t *testing.T, given, against string) {
 		t.Errorf("with %s: flows: %+v", given, got)
 	}
 	expectExplained(t, namespace, at, line)
-	if against == "" {
+	if differing == "" {
 		return
 	}
-	if strings.HasPrefix(against, "--config ") {
+	if strings.HasPrefix(differing, "--config ") {
 		other := filepath.Join(folder, "other.conf")
-		succeed(t, os.WriteFile(other, []byte("apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"), 0o600))
-		against = fmt.Sprintf("--config %s --node node-a --manifests %s", other, node.Proxy.Manifests)
+		mustSucceed(t, os.WriteFile(other, []byte("apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"), 0o600))
+		differing = fmt.Sprintf("--config %s --node node-a --manifests %s", other, node.Proxy.Manifests)
 	}
-	node, _ = nodeStatusIn(t, namespace, append(splitArgs(at), splitArgs(against)...)...)
+	node, _ = nodeStatusIn(t, namespace, append(splitArgs(at), splitArgs(differing)...)...)
 	if node.Kernel.InSync && node.Proxy.Services == node.Kernel.Services && node.Proxy.DNSServices == node.Kernel.DNSServices {
-		t.Errorf("with %s: %s makes no difference", given, against)
+		t.Errorf("with %s: %s makes no difference", given, differing)
 	}
 }
 
@@ -212,10 +212,10 @@ func expectExplained(t *testing.T, namespace *netns.Namespace, at string, line [
 
 // TestExplainIgnoresAProxyOfAnotherCluster: other manifests have their own settings.
 func TestExplainIgnoresAProxyOfAnotherCluster(t *testing.T) {
-	namespace, folder, other := netns.New(t), writeState(t, describedState), writeState(t, describedState)
+	namespace, folder, other := netns.New(t), writeState(t, settingsState), writeState(t, settingsState)
 	const at = "--metrics-bind-address=127.0.0.1:10549"
 	daemon := startDaemon(t, namespace, at, "--own-tables", "never", "--default-max-load", "120%", "--manifests", folder)
-	defer func() { daemon.end(t) }()
+	defer func() { daemon.stop(t) }()
 	for _, test := range []struct {
 		args    []string
 		bounded bool
@@ -236,12 +236,12 @@ func TestExplainIgnoresAProxyOfAnotherCluster(t *testing.T) {
 // TestCredentialsOfThePodAreNamed: if the proxy's kubeconfig exists only in its pod, commands on the node fail with the
 // remedy.
 func TestCredentialsOfThePodAreNamed(t *testing.T) {
-	namespace, kubeconfig, mine := netns.New(t), newKubeconfig(t), newKubeconfig(t)
-	mine.write(t, "..other", kubeconfigOf("6444"))
+	namespace, kubeconfig, ownKubeconfig := netns.New(t), newKubeconfig(t), newKubeconfig(t)
+	ownKubeconfig.write(t, "..other", kubeconfigOf("6444"))
 	const at = "--metrics-bind-address=127.0.0.1:10549"
-	log, _ := startFailingIn(t, namespace, at, "--own-tables", "never", "--kubeconfig", kubeconfig.path())
+	log, _ := startWithUnreachableServerIn(t, namespace, at, "--own-tables", "never", "--kubeconfig", kubeconfig.path())
 	wait.Until(t, "the proxy has tried to reach the API server", func() bool { return strings.Contains(log(), "watch interrupted") })
-	succeed(t, os.Remove(kubeconfig.path()))
+	mustSucceed(t, os.Remove(kubeconfig.path()))
 	for _, command := range []string{"status", "flows", "explain"} {
 		got := proxyIn(t, namespace, command, at)
 		want := fmt.Sprintf("the proxy on this node uses %q, a file in its pod, which is not available here: run this command in the pod",
@@ -249,7 +249,7 @@ func TestCredentialsOfThePodAreNamed(t *testing.T) {
 		if got.status != 2 || !strings.Contains(got.stderr, want) || !strings.Contains(got.stderr, "or give --kubeconfig FILE") {
 			t.Errorf("%s: %+v", command, got)
 		}
-		got = proxyIn(t, namespace, command, at, "--kubeconfig", mine.path())
+		got = proxyIn(t, namespace, command, at, "--kubeconfig", ownKubeconfig.path())
 		if got.status != 1 || !strings.Contains(got.stderr, "127.0.0.1:6444: connect: connection refused") {
 			t.Errorf("%s with a kubeconfig: %+v", command, got)
 		}
@@ -261,7 +261,7 @@ func TestDefaultAddressesAreThoseOfTheManifests(t *testing.T) {
 	for _, address := range []string{"127.0.0.1:10249", "0.0.0.0:10249", "[::1]:10249", "127.0.0.1:10349", "127.0.0.1:10549"} {
 		namespace := netns.New(t)
 		daemon := startDaemon(t, namespace, "--metrics-bind-address", address, "--own-tables", "never", "--manifests",
-			writeState(t, describedState))
+			writeState(t, settingsState))
 		got := statusIn(t, namespace)
 		if isFound := got.status == 0; isFound != !strings.HasSuffix(address, ":10549") {
 			t.Errorf("%s: %+v", address, got)
@@ -271,6 +271,6 @@ func TestDefaultAddressesAreThoseOfTheManifests(t *testing.T) {
 		if got.status != 0 && (got.status != 1 || !isReported) {
 			t.Errorf("%s: %+v", address, got)
 		}
-		daemon.end(t)
+		daemon.stop(t)
 	}
 }

@@ -59,7 +59,7 @@ func TestStatusComparesTheKernelWithWhatItShouldHold(t *testing.T) {
 		t.Errorf("after a repair: exit status %d, %+v", exit, node.Kernel)
 	}
 
-	if ended := daemon.end(t); ended.status != 0 && ended.status != -1 {
+	if ended := daemon.stop(t); ended.status != 0 && ended.status != -1 {
 		t.Fatalf("%+v", ended)
 	}
 	got := statusIn(t, namespace, at)
@@ -103,7 +103,7 @@ func TestStatusCountsTheSameOnBothSides(t *testing.T) {
 	namespace, folder := netns.New(t), writeState(t, state)
 	const at = "--metrics-bind-address=127.0.0.1:10549"
 	daemon := startDaemon(t, namespace, "--manifests", folder, "--own-tables", "never", "--dns-bind-address", "127.0.0.1:10553", at)
-	defer func() { daemon.end(t) }()
+	defer func() { daemon.stop(t) }()
 	node, exit := nodeStatusIn(t, namespace, at)
 	if exit != 0 || node.Proxy == nil || node.Proxy.Services != 1 || node.Kernel.Services != 1 ||
 		node.Proxy.DNSServices != 1 || node.Kernel.DNSServices != 1 || node.Proxy.Newest.Services != 3 {
@@ -123,7 +123,7 @@ func TestStatusOfNothingIsNotSuccess(t *testing.T) {
 		namespace, folder := netns.New(t), writeState(t, first)
 		daemon := startDaemon(t, namespace, "--manifests", folder, "--own-tables", "never", at)
 		if first == nodePortState {
-			succeed(t, os.Remove(filepath.Join(folder, "state.yaml")))
+			mustSucceed(t, os.Remove(filepath.Join(folder, "state.yaml")))
 		}
 		wait.Until(t, want, func() bool {
 			node, exit := nodeStatusIn(t, namespace, at)
@@ -132,7 +132,7 @@ func TestStatusOfNothingIsNotSuccess(t *testing.T) {
 		if text := statusIn(t, namespace, at).stdout; !strings.Contains(text, "\nmissing         "+want) {
 			t.Errorf("the text lacks %q:\n%s", want, text)
 		}
-		isLogged := strings.Contains(daemon.end(t).stderr, "EndpointSlices are missing")
+		isLogged := strings.Contains(daemon.stop(t).stderr, "EndpointSlices are missing")
 		if isLogged != (first == beta) {
 			t.Errorf("%s: the daemon logs missing EndpointSlices: %v", want, isLogged)
 		}

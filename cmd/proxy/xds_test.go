@@ -38,7 +38,7 @@ func TestWithoutXDSThereIsNoCost(t *testing.T) {
 		}, flags...)...)
 	}
 	off, on := start(), start("--xds-bind-address", "127.0.0.1:18000,unix://"+socket)
-	defer func() { off.end(t); on.end(t) }()
+	defer func() { off.stop(t); on.stop(t) }()
 	dump := func(d *daemonUnderTest, profile string) string {
 		status, text := d.get(t, xdsMetrics, "/debug/pprof/"+profile)
 		if status != 200 {
@@ -50,20 +50,20 @@ func TestWithoutXDSThereIsNoCost(t *testing.T) {
 		return slices.Contains(on.listening(t), "TCP port 18000") && slices.Contains(on.listening(t), socket)
 	})
 	var more []string
-	for _, at := range on.listening(t) {
-		if !slices.Contains(off.listening(t), at) {
-			more = append(more, at)
+	for _, address := range on.listening(t) {
+		if !slices.Contains(off.listening(t), address) {
+			more = append(more, address)
 		}
 	}
 	if want := []string{socket, "TCP port 18000"}; !slices.Equal(more, want) || len(off.listening(t)) != len(on.listening(t))-2 {
 		t.Errorf("with the flag the daemon listens at %q, too, want %q", more, want)
 	}
-	for _, of := range []string{"/proxy/serve/xds.", "google.golang.org/grpc."} {
-		if goroutines := dump(off, "goroutine?debug=2"); strings.Contains(goroutines, of) {
-			t.Errorf("without the flag there is a goroutine of %s:\n%s", of, goroutines)
+	for _, packagePath := range []string{"/proxy/serve/xds.", "google.golang.org/grpc."} {
+		if goroutines := dump(off, "goroutine?debug=2"); strings.Contains(goroutines, packagePath) {
+			t.Errorf("without the flag there is a goroutine of %s:\n%s", packagePath, goroutines)
 		}
-		if goroutines := dump(on, "goroutine?debug=2"); !strings.Contains(goroutines, of) {
-			t.Errorf("with the flag there is no goroutine of %s, so the test cannot detect any", of)
+		if goroutines := dump(on, "goroutine?debug=2"); !strings.Contains(goroutines, packagePath) {
+			t.Errorf("with the flag there is no goroutine of %s, so the test cannot detect any", packagePath)
 		}
 	}
 	heap := func(d *daemonUnderTest) int {
@@ -89,7 +89,7 @@ func (d *daemonUnderTest) listening(t *testing.T) []string {
 	const listens = "0A"
 	seen := map[string]bool{}
 	for _, table := range []string{"tcp", "tcp6"} {
-		d.rows(t, table, func(fields []string) {
+		d.forEachRow(t, table, func(fields []string) {
 			if len(fields) > 3 && fields[3] == listens {
 				_, port, _ := strings.Cut(fields[1], ":")
 				number, err := strconv.ParseUint(port, 16, 16)
@@ -98,7 +98,7 @@ func (d *daemonUnderTest) listening(t *testing.T) []string {
 			}
 		})
 	}
-	d.rows(t, "unix", func(fields []string) {
+	d.forEachRow(t, "unix", func(fields []string) {
 		if path := fields[len(fields)-1]; strings.HasPrefix(path, "/") {
 			seen[path] = true
 		}
@@ -106,8 +106,8 @@ func (d *daemonUnderTest) listening(t *testing.T) []string {
 	return slices.Sorted(maps.Keys(seen)) // paths sort first
 }
 
-// rows passes each row of a table in /proc/net of the daemon's namespace to a function.
-func (d *daemonUnderTest) rows(t *testing.T, table string, take func(fields []string)) {
+// forEachRow passes each row of a table in /proc/net of the daemon's namespace to a function.
+func (d *daemonUnderTest) forEachRow(t *testing.T, table string, take func(fields []string)) {
 	t.Helper()
 	file, err := os.Open(fmt.Sprintf("/proc/%d/net/%s", d.process.Pid, table))
 	kit.Succeed(t, err)
@@ -133,7 +133,7 @@ func TestStatusShowsXDSClients(t *testing.T) {
 	if text := statusIn(t, namespace, at).stdout; strings.Contains(text, "xDS") {
 		t.Errorf("without the flag the status has a line about xDS:\n%s", text)
 	}
-	plain.end(t)
+	plain.stop(t)
 
 	var taken net.Listener
 	var err error
@@ -142,7 +142,7 @@ func TestStatusShowsXDSClients(t *testing.T) {
 	defer func() { _ = taken.Close() }()
 	addresses := "--xds-bind-address=127.0.0.1:18000,127.0.0.1:18001,unix://" + socket
 	daemon := startDaemon(t, namespace, append(args, addresses)...)
-	defer func() { daemon.end(t) }()
+	defer func() { daemon.stop(t) }()
 	dial := func(_ context.Context, address string) (conn net.Conn, err error) {
 		namespace.Do(func() { conn, err = net.Dial("tcp", address) })
 		return conn, err
@@ -185,7 +185,7 @@ func TestStatusShowsXDSClients(t *testing.T) {
 func openXDS(t *testing.T, target string, options ...grpc.DialOption) grpc.ClientStream {
 	t.Helper()
 	conn, err := grpc.NewClient(target, append(options, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(bytesAreBytes{})))...)
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(rawCodec{})))...)
 	kit.Succeed(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	stream, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true},
@@ -194,19 +194,19 @@ func openXDS(t *testing.T, target string, options ...grpc.DialOption) grpc.Clien
 	return stream
 }
 
-// bytesAreBytes is a codec that does not change messages.
-type bytesAreBytes struct{}
+// rawCodec is a codec that does not change messages.
+type rawCodec struct{}
 
-func (bytesAreBytes) Marshal(v any) (mem.BufferSlice, error) {
+func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
 	return mem.BufferSlice{mem.SliceBuffer(v.([]byte))}, nil
 }
 
-func (bytesAreBytes) Unmarshal(data mem.BufferSlice, v any) error {
+func (rawCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	*v.(*[]byte) = data.Materialize()
 	return nil
 }
 
-func (bytesAreBytes) Name() string { return "proto" }
+func (rawCodec) Name() string { return "proto" }
 
 // xdsRequest returns an encoded DiscoveryRequest for the endpoints of some names.
 func xdsRequest(names ...string) []byte {

@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// deployed returns the files of a typical folder: a chart, a base and an overlay of kustomize, and a separate file.
-func deployed() map[string]string {
+// deployFiles returns the files of a typical folder: a chart, a base and an overlay of kustomize, and a separate file.
+func deployFiles() map[string]string {
 	return map[string]string{
 		"deploy/shop/Chart.yaml":             "apiVersion: v2\nname: shop\nversion: 0.1.0\n",
 		"deploy/shop/values.yaml":            "service: {annotations: {vicinity.dev/topology-keys: a b}}\n",
@@ -64,20 +64,20 @@ helmCharts: [{name: a, valuesFile: of-a.yaml}]
 	}
 }
 
-// findingsOfDeployed are the findings in deployed. All of them are in patches.
-var findingsOfDeployed = []string{
+// deployFindings are the findings in deployed. All of them are in patches.
+var deployFindings = []string{
 	`deploy/prod/kustomization.yml:17: Service any: metadata.annotations[vicinity.dev/max-load]: Invalid value: "12": ... [SVC011] (deny)`,
 	`deploy/prod/patches/wrong.yaml:5: Service: metadata.annotations[vicinity.dev/topology-keys]: Invalid value: "a b": ... [SVC003] (deny)`,
 }
 
 func TestTypicalFolderIsChecked(t *testing.T) {
-	inFolder(t, deployed())
+	inFolder(t, deployFiles())
 	got := webhookCommand(t, "", "check", "-f", "deploy")
-	wantFindings(t, got, findingsOfDeployed...)
+	expectFindings(t, got, deployFindings...)
 	const summary = "1 object checked, 3 patches in part, 2 denied, 0 warnings; 1 skipped; 16 files skipped: " +
 		"2 kustomizations, 3 patches, " +
 		"6 inputs of kustomizations, 5 files of Helm charts"
-	wantEnd(t, got, 1, summary)
+	expectStatusAndSummary(t, got, 1, summary)
 
 	verbose := webhookCommand(t, "", "check", "-v", "-f", "deploy", "deploy/shop/values.yaml")
 	for file, reason := range map[string]string{
@@ -123,23 +123,23 @@ func skippedIn(t *testing.T, args ...string) map[string]string {
 // TestFileRoleDoesNotDependOnTheArgument: a pre-commit hook passes the names of some files, without the
 // files that determine their roles.
 func TestFileRoleDoesNotDependOnTheArgument(t *testing.T) {
-	inFolder(t, deployed())
+	inFolder(t, deployFiles())
 	want := skippedIn(t, "-f", "deploy")
 	var findings []string
 	alone := map[string]string{}
-	for _, file := range slices.Sorted(maps.Keys(deployed())) {
+	for _, file := range slices.Sorted(maps.Keys(deployFiles())) {
 		maps.Copy(alone, skippedIn(t, file))
 		findings = append(findings, webhookCommand(t, "", "check", file).stdout)
 	}
 	if diff := cmp.Diff(want, alone); diff != "" {
 		t.Errorf("roles of files in their folder (-) and alone (+):\n%s", diff)
 	}
-	wantFindings(t, checkOutcome{stdout: strings.Join(findings, "")}, findingsOfDeployed...)
+	expectFindings(t, checkOutcome{stdout: strings.Join(findings, "")}, deployFindings...)
 	t.Chdir("deploy/prod/patches")
 	if got := skippedIn(t, "operations.json"); got["operations.json"] != "patch" {
 		t.Errorf("from within its folder the patch is %q", got["operations.json"])
 	}
-	wantEnd(t, webhookCommand(t, "", "check", "remove.yaml"), 0, "0 objects checked, 1 patch in part, 0 denied, 0 warnings")
+	expectStatusAndSummary(t, webhookCommand(t, "", "check", "remove.yaml"), 0, "0 objects checked, 1 patch in part, 0 denied, 0 warnings")
 }
 
 func TestAnUnknownKindStaysAnError(t *testing.T) {
@@ -171,7 +171,7 @@ func TestAnUnknownKindStaysAnError(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inFolder(t, test.files)
 			got := webhookCommand(t, "", "check", "-f", "d")
-			wantFindings(t, got, test.want...)
+			expectFindings(t, got, test.want...)
 			if got.status != 2 {
 				t.Errorf("exit status %d, stderr %q; want 2", got.status, got.stderr)
 			}
@@ -199,7 +199,7 @@ labels:
     service.kubernetes.io/topology-mode: Auto
 `})
 	got := webhookCommand(t, "", "check", "d")
-	wantEnd(t, got, 2, "0 objects checked, 5 patches in part, 2 denied, 2 warnings, 1 error; 1 file skipped: 1 kustomization")
+	expectStatusAndSummary(t, got, 2, "0 objects checked, 5 patches in part, 2 denied, 2 warnings, 1 error; 1 file skipped: 1 kustomization")
 	var lines []string
 	for line := range strings.Lines(got.stdout) {
 		place, _, _ := strings.Cut(line, ": Invalid value")
@@ -229,8 +229,8 @@ func TestAResourceIsAnObject(t *testing.T) {
 		"flux/a.yaml": serviceText("api", badKeys),
 	})
 	got := webhookCommand(t, "", "check", "d", "flux")
-	wantFindings(t, got, "d/a.yaml:7: Service shop/web: ... (deny)", "flux/a.yaml:7: Service shop/api: ... (deny)")
-	wantEnd(t, got, 1, "2 objects checked, 2 denied, 0 warnings; 1 skipped; 1 file skipped: 1 kustomization")
+	expectFindings(t, got, "d/a.yaml:7: Service shop/web: ... (deny)", "flux/a.yaml:7: Service shop/api: ... (deny)")
+	expectStatusAndSummary(t, got, 1, "2 objects checked, 2 denied, 0 warnings; 1 skipped; 1 file skipped: 1 kustomization")
 }
 
 func TestExcludedFilesAreSkipped(t *testing.T) {
@@ -268,7 +268,7 @@ func TestExcludedFilesAreNotReadAndCountedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := webhookCommand(t, "", "check", "-v", "-f", "d", "d/a.yaml", "--exclude", "a.yaml", "--exclude", "d/dang*")
-	wantEnd(t, got, 0, "d/dangling.yaml: skipped: excluded by d/dang*\nd/a.yaml: skipped: excluded by a.yaml\n"+
+	expectStatusAndSummary(t, got, 0, "d/dangling.yaml: skipped: excluded by d/dang*\nd/a.yaml: skipped: excluded by a.yaml\n"+
 		"1 object checked, 0 denied, 0 warnings; 2 files skipped: 2 excluded")
 	wrong := webhookCommand(t, "", "check", "d", "--exclude", "[a", "--exclude", "")
 	hasErrors := strings.Contains(wrong.stderr, `--exclude "[a" is not a pattern`) &&

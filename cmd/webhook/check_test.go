@@ -75,8 +75,8 @@ const (
 	hardFinding = `metadata.annotations[vicinity.dev/topology-keys]: no "*"`
 )
 
-// wantFindings expects lines of the form `<file>:<line>: <object>: <beginning of the message> ... <end>`.
-func wantFindings(t *testing.T, got checkOutcome, want ...string) {
+// expectFindings expects lines of the form `<file>:<line>: <object>: <beginning of the message> ... <end>`.
+func expectFindings(t *testing.T, got checkOutcome, want ...string) {
 	t.Helper()
 	lines := strings.Split(strings.TrimSuffix(got.stdout, "\n"), "\n")
 	if got.stdout == "" {
@@ -92,7 +92,7 @@ func wantFindings(t *testing.T, got checkOutcome, want ...string) {
 	}
 }
 
-func wantEnd(t *testing.T, got checkOutcome, status int, summary string) {
+func expectStatusAndSummary(t *testing.T, got checkOutcome, status int, summary string) {
 	t.Helper()
 	if got.status != status || got.stderr != summary+"\n" {
 		t.Errorf("exit status %d, stderr %q; want %d, %q", got.status, got.stderr, status, summary)
@@ -184,8 +184,8 @@ func TestEveryFindingHasItsLocationAndTheStatusFollows(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inFolder(t, map[string]string{"a.yaml": test.text})
 			got := webhookCommand(t, "", append([]string{"check", "-f", "a.yaml"}, test.args...)...)
-			wantFindings(t, got, test.want...)
-			wantEnd(t, got, test.status, test.summary)
+			expectFindings(t, got, test.want...)
+			expectStatusAndSummary(t, got, test.status, test.summary)
 		})
 	}
 }
@@ -239,7 +239,7 @@ func TestWhatCannotBeCheckedIsAnErrorWithItsLocation(t *testing.T) {
 			if !strings.Contains(want, " ... ") {
 				want = test.want + " ...  (error)"
 			}
-			wantFindings(t, got, want)
+			expectFindings(t, got, want)
 			if got.status != 2 || !strings.Contains(got.stderr, ", 1 error") {
 				t.Errorf("exit status %d, stderr %q; want 2 and an error", got.status, got.stderr)
 			}
@@ -252,7 +252,7 @@ var deepLists = strings.Repeat(`{"apiVersion":"v1","kind":"List","items":[`, 12)
 
 func TestOddFilesAreReadAsTheyAre(t *testing.T) {
 	bad := serviceText("web", badKeys)
-	const one = "1 object checked, 1 denied, 0 warnings"
+	const oneDenied = "1 object checked, 1 denied, 0 warnings"
 	compact := `{"apiVersion":"v1","kind":"Service","metadata":{"name":"NAME","annotations":{"vicinity.dev/topology-keys":"rack,rack,*"}}}`
 	first, second := strings.Replace(compact, "NAME", "a", 1), strings.Replace(compact, "NAME", "b", 1)
 	for name, test := range map[string]struct {
@@ -262,16 +262,16 @@ func TestOddFilesAreReadAsTheyAre(t *testing.T) {
 		summary    string
 	}{
 		"an empty file":     {"a.yaml", "", nil, 0, "0 objects checked, 0 denied, 0 warnings"},
-		"a byte order mark": {"a.yaml", "\xef\xbb\xbf" + bad, []string{"a.yaml:7: Service shop/web: " + badFinding + " ... (deny)"}, 1, one},
+		"a byte order mark": {"a.yaml", "\xef\xbb\xbf" + bad, []string{"a.yaml:7: Service shop/web: " + badFinding + " ... (deny)"}, 1, oneDenied},
 		"Windows line breaks": {"a.yaml", "# x\r\n" + strings.ReplaceAll(bad, "\n", "\r\n"),
-			[]string{"a.yaml:8: Service shop/web: " + badFinding + " ... (deny)"}, 1, one},
+			[]string{"a.yaml:8: Service shop/web: " + badFinding + " ... (deny)"}, 1, oneDenied},
 		"anchors and merges": {"a.yaml", "apiVersion: v1\nkind: List\nitems:\n- &a\n  apiVersion: v1\n  kind: Service\n  metadata: {name: a}\n" +
 			"  spec: &spec\n    selector: {a: b}\n    topologyKeys: [rack]\n- <<: *a\n  metadata:\n    name: b\n", []string{
 			"a.yaml:10: Service a: spec.topologyKeys: ... (warn)", "a.yaml:10: Service b: spec.topologyKeys: ... (warn)",
 		}, 0, "2 objects checked, 0 denied, 2 warnings"},
 		"a ServiceList": {"a.json", `{"apiVersion":"v1","kind":"ServiceList","items":[` + "\n" + `{"metadata":{"name":"a",` + "\n" +
 			`"annotations":{"vicinity.dev/topology-keys":"rack,rack,*"}}}]}`,
-			[]string{"a.json:3: Service a: " + badFinding + " ... (deny)"}, 1, one},
+			[]string{"a.json:3: Service a: " + badFinding + " ... (deny)"}, 1, oneDenied},
 		"JSON values one after the other": {"a.json", first + "\n" + second,
 			[]string{"a.json:1: Service a: ... (deny)", "a.json:2: Service b: ... (deny)"}, 1, "2 objects checked, 2 denied, 0 warnings"},
 		"JSON values in a file of any name": {"objects", first + "\n" + second,
@@ -280,7 +280,7 @@ func TestOddFilesAreReadAsTheyAre(t *testing.T) {
 			"{apiVersion: v1, kind: Service,\n metadata: {name: a}, spec: {topologyKeys: [a], selector: {b: c}}}",
 			[]string{"objects:2: Service a: spec.topologyKeys: ... (warn)"}, 0, "1 object checked, 0 denied, 1 warning"},
 		"a value of 5 MB": {"a.yaml", serviceText("web", strings.Repeat("x", 5<<20)),
-			[]string{"a.yaml:7: Service shop/web: metadata.annotations[vicinity.dev/topology-keys]: ... (deny)"}, 1, one},
+			[]string{"a.yaml:7: Service shop/web: metadata.annotations[vicinity.dev/topology-keys]: ... (deny)"}, 1, oneDenied},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inFolder(t, map[string]string{test.file: test.text})
@@ -288,16 +288,16 @@ func TestOddFilesAreReadAsTheyAre(t *testing.T) {
 			if len(got.stdout) > 5000 {
 				t.Fatalf("the output has %d bytes", len(got.stdout))
 			}
-			wantFindings(t, got, test.want...)
-			wantEnd(t, got, test.status, test.summary)
+			expectFindings(t, got, test.want...)
+			expectStatusAndSummary(t, got, test.status, test.summary)
 		})
 	}
 }
 
 func TestEmptyStandardInputIsAnError(t *testing.T) {
 	got := webhookCommand(t, " \n", "check", "-f", "-")
-	wantFindings(t, got, "<stdin>: standard input is empty (error)")
-	wantEnd(t, got, 2, "0 objects checked, 0 denied, 0 warnings, 1 error")
+	expectFindings(t, got, "<stdin>: standard input is empty (error)")
+	expectStatusAndSummary(t, got, 2, "0 objects checked, 0 denied, 0 warnings, 1 error")
 }
 
 func TestFoldersFilesAndStandardInputAreReadInTheirOrderAndOnce(t *testing.T) {
@@ -310,10 +310,10 @@ func TestFoldersFilesAndStandardInputAreReadInTheirOrderAndOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := webhookCommand(t, serviceText("in", badKeys), "check", "-f", "z.yaml", "-f", "deploy", "./deploy/b.yml", "-")
-	wantFindings(t, got, "z.yaml:7: Service shop/z: ... (deny)", "deploy/b.yml:7: Service shop/b: ... (deny)",
+	expectFindings(t, got, "z.yaml:7: Service shop/z: ... (deny)", "deploy/b.yml:7: Service shop/b: ... (deny)",
 		"deploy/loop/z.yaml:7: Service shop/z: ... (deny)", "deploy/sub/a.yaml:7: Service shop/a: ... (deny)",
 		"<stdin>:7: Service shop/in: ... (deny)")
-	wantEnd(t, got, 1, "5 objects checked, 5 denied, 0 warnings")
+	expectStatusAndSummary(t, got, 1, "5 objects checked, 5 denied, 0 warnings")
 }
 
 func TestWhatCannotBeReadIsReportedAndTheRestIsChecked(t *testing.T) {
@@ -326,7 +326,7 @@ func TestWhatCannotBeReadIsReportedAndTheRestIsChecked(t *testing.T) {
 		}
 	}
 	got := webhookCommand(t, "", "check", "missing.yaml", "empty", "links", "good.yaml", "good.yaml/x", "/proc/self/mem")
-	wantFindings(t, got,
+	expectFindings(t, got,
 		"missing.yaml: cannot be read: no such file or directory (error)",
 		"empty: no .yaml, .yml or .json files in this folder (error)",
 		"links/dangling.yaml: cannot be read: no such file or directory (error)",
@@ -334,13 +334,13 @@ func TestWhatCannotBeReadIsReportedAndTheRestIsChecked(t *testing.T) {
 		"good.yaml:7: Service shop/good: "+hardFinding+" ... (warn)",
 		"good.yaml/x: cannot be read: not a directory (error)",
 		"/proc/self/mem: cannot be read: input/output error (error)")
-	wantEnd(t, got, 2, "2 objects checked, 0 denied, 1 warning, 6 errors")
+	expectStatusAndSummary(t, got, 2, "2 objects checked, 0 denied, 1 warning, 6 errors")
 }
 
 func TestDocumentsAfterABrokenOneAreChecked(t *testing.T) {
 	got := webhookCommand(t, "a: [\n---\n"+serviceText("web", badKeys), "check", "-f", "-")
-	wantFindings(t, got, "<stdin>:2: did not find expected node content (error)", "<stdin>:9: Service shop/web: "+badFinding+" ... (deny)")
-	wantEnd(t, got, 2, "1 object checked, 1 denied, 0 warnings, 1 error")
+	expectFindings(t, got, "<stdin>:2: did not find expected node content (error)", "<stdin>:9: Service shop/web: "+badFinding+" ... (deny)")
+	expectStatusAndSummary(t, got, 2, "1 object checked, 1 denied, 0 warnings, 1 error")
 }
 
 func TestConfigurationSetsTheAction(t *testing.T) {
@@ -350,8 +350,8 @@ func TestConfigurationSetsTheAction(t *testing.T) {
 			"rules:\n  SVC004: \"off\"\n  SVC027: deny\n",
 	})
 	got := webhookCommand(t, "", "check", "--config", "config.yaml", "a.yaml")
-	wantFindings(t, got, "a.yaml:19: Service shop/api: "+hardFinding+" ... [SVC027] (deny)")
-	wantEnd(t, got, 1, "2 objects checked, 1 denied, 0 warnings")
+	expectFindings(t, got, "a.yaml:19: Service shop/api: "+hardFinding+" ... [SVC027] (deny)")
+	expectStatusAndSummary(t, got, 1, "2 objects checked, 1 denied, 0 warnings")
 }
 
 func TestJSONIsOneDocumentWithEveryField(t *testing.T) {
@@ -431,10 +431,10 @@ func TestManyServicesTakeTimeInProportion(t *testing.T) {
 	timeFor := func(count int) time.Duration {
 		item := "- " + strings.ReplaceAll(strings.TrimSpace(serviceText("web", badKeys)), "\n", "\n  ") + "\n"
 		text := "apiVersion: v1\nkind: List\nitems:\n" + strings.Repeat(item, count)
-		start := processorTime(t)
+		start := cpuTime(t)
 		got := webhookCommand(t, text, "check", "-f", "-")
-		wantEnd(t, got, 1, fmt.Sprintf("%d objects checked, %[1]d denied, 0 warnings", count))
-		return processorTime(t) - start
+		expectStatusAndSummary(t, got, 1, fmt.Sprintf("%d objects checked, %[1]d denied, 0 warnings", count))
+		return cpuTime(t) - start
 	}
 	few, many := timeFor(1000), timeFor(10_000)
 	if t.Logf("1,000 Services take %v, and 10,000 take %v", few, many); many > 40*few {
@@ -442,8 +442,8 @@ func TestManyServicesTakeTimeInProportion(t *testing.T) {
 	}
 }
 
-// processorTime returns the CPU time that this process has used so far.
-func processorTime(t *testing.T) time.Duration {
+// cpuTime returns the CPU time that this process has used so far.
+func cpuTime(t *testing.T) time.Duration {
 	t.Helper()
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {

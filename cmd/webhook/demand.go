@@ -45,8 +45,8 @@ func (o demandObserver) Measured(round demand.Round) {
 }
 
 // Queued implements demand.Observer.
-func (o demandObserver) Queued(waiting demand.Backlog) {
-	o.recorder.DemandQueued(waiting.Changes, waiting.Longest)
+func (o demandObserver) Queued(backlog demand.Backlog) {
+	o.recorder.DemandQueued(backlog.Changes, backlog.Longest)
 }
 
 // Published implements demand.Observer.

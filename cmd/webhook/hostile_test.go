@@ -40,7 +40,7 @@ defaults: {topologyMode: Auto}, excludedNamespaces: [kube-system], proxyName: ot
 	)
 	inFolder(t, map[string]string{"objects.yaml": objects})
 	printed := 0
-	see := func(what string, args ...string) {
+	check := func(what string, args ...string) {
 		for _, more := range [][]string{nil, {"-o", "json"}, {"--strict"}} {
 			got := webhookCommand(t, "", append(append([]string{"check"}, args...), more...)...)
 			if found := hostile.Found(got.stdout) + hostile.Found(got.stderr); found != "" {
@@ -51,7 +51,7 @@ defaults: {topologyMode: Auto}, excludedNamespaces: [kube-system], proxyName: ot
 			}
 		}
 	}
-	each := func(text string, do func(name string, text []byte)) {
+	eachName := func(text string, do func(name string, text []byte)) {
 		asJSON, err := yaml.YAMLToJSON([]byte(text))
 		if err == nil {
 			err = hostile.EachName(asJSON, do)
@@ -65,13 +65,13 @@ defaults: {topologyMode: Auto}, excludedNamespaces: [kube-system], proxyName: ot
 			t.Fatal(err)
 		}
 	}
-	each(objects, func(name string, text []byte) {
+	eachName(objects, func(name string, text []byte) {
 		write("changed.json", text)
-		see(name, "-f", "changed.json")
+		check(name, "-f", "changed.json")
 	})
-	each(config, func(name string, text []byte) {
+	eachName(config, func(name string, text []byte) {
 		write("config.json", text)
-		see(name, "-f", "objects.yaml", "--config", "config.json")
+		check(name, "-f", "objects.yaml", "--config", "config.json")
 	})
 	folder := "b" + hostile.Text
 	if err := os.Mkdir(folder, 0o755); err != nil {
@@ -79,11 +79,11 @@ defaults: {topologyMode: Auto}, excludedNamespaces: [kube-system], proxyName: ot
 	}
 	write(filepath.Join(folder, "a\x9b\n"+hostile.Line+".yaml"), []byte("{"+hostile.Text))
 	write(filepath.Join(folder, "raw.yaml"), []byte("a\x1b[31m\x9b31m"))
-	see("a folder", "-f", folder)
-	see("files that are excluded", "-v", "-f", folder, "--exclude", "*"+hostile.Text)
-	see("a file that is missing", "-f", hostile.Text)
-	see("a configuration that is missing", "-f", "objects.yaml", "--config", hostile.Text)
-	see("a configuration that is none", "-f", "objects.yaml", "--config", filepath.Join(folder, "raw.yaml"))
+	check("a folder", "-f", folder)
+	check("files that are excluded", "-v", "-f", folder, "--exclude", "*"+hostile.Text)
+	check("a file that is missing", "-f", hostile.Text)
+	check("a configuration that is missing", "-f", "objects.yaml", "--config", hostile.Text)
+	check("a configuration that is none", "-f", "objects.yaml", "--config", filepath.Join(folder, "raw.yaml"))
 	if printed < 50 { // otherwise the injected texts would not be in the output
 		t.Errorf("only %d outputs have an injected text", printed)
 	}

@@ -31,15 +31,15 @@ import (
 
 // webhook holds the parts of a running webhook.
 type webhook struct {
-	flags       *runFlags
-	log         *slog.Logger
-	recorder    *metrics.Recorder
-	settings    *settings
-	certificate certs.Source
-	cluster     *cache.Cache
-	manager     manager.Manager
-	https       *server.Server
-	unready     atomic.Pointer[string] // why it was not ready at the last request for /readyz; empty if it was ready
+	flags         *runFlags
+	log           *slog.Logger
+	recorder      *metrics.Recorder
+	settings      *settings
+	certificate   certs.Source
+	cluster       *cache.Cache
+	manager       manager.Manager
+	https         *server.Server
+	unreadyReason atomic.Pointer[string] // why it was not ready at the last request for /readyz; empty if it was ready
 }
 
 // serve serves admission reviews until stop ends, and then drains.
@@ -167,7 +167,7 @@ func (w *webhook) newServer(listener net.Listener) *server.Server {
 		Handlers:      server.Handlers(dependencies, w.flags.limits, w.recorder, w.log),
 		Certificate:   w.certificate.GetCertificate,
 		MinTLSVersion: w.flags.tlsVersion,
-		Synced:        w.synced,
+		Synced:        w.checkSynced,
 		ShutdownDelay: w.flags.shutdownDelay,
 		Log:           w.log,
 	})
@@ -176,27 +176,27 @@ func (w *webhook) newServer(listener net.Listener) *server.Server {
 func (w *webhook) addProbes() error {
 	return errors.Join(
 		w.manager.AddHealthzCheck("alive", healthz.Ping),
-		w.manager.AddReadyzCheck("ready", func(*http.Request) error { return w.ready() }),
+		w.manager.AddReadyzCheck("ready", func(*http.Request) error { return w.checkReady() }),
 	)
 }
 
-// synced returns an error that names the kinds that are not cached yet.
-func (w *webhook) synced() error {
+// checkSynced returns an error that names the kinds that are not cached yet.
+func (w *webhook) checkSynced() error {
 	if !w.cluster.HasSynced() {
 		return errors.New("the Namespaces and Nodes of the cluster are not cached yet")
 	}
 	return nil
 }
 
-// ready returns why no reviews should be sent here. controller-runtime omits the reason from its response to /readyz,
+// checkReady returns why no reviews should be sent here. controller-runtime omits the reason from its response to /readyz,
 // so it is logged whenever it changes.
-func (w *webhook) ready() error {
+func (w *webhook) checkReady() error {
 	err := w.https.Ready()
 	reason := ""
 	if err != nil {
 		reason = err.Error()
 	}
-	switch before := w.unready.Swap(&reason); {
+	switch before := w.unreadyReason.Swap(&reason); {
 	case before != nil && *before == reason:
 	case err != nil:
 		w.log.Info("not ready", "reason", reason)

@@ -60,34 +60,34 @@ func TestStartWaitsForTheAPIServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	var log lockedBuffer
-	s := &webhook{
+	w := &webhook{
 		flags:       &runFlags{webhookAddress: "127.0.0.1:0", healthAddress: "0", metricAddress: "0"},
 		log:         slog.New(slog.NewTextHandler(&log, nil)),
 		certificate: noCertificate{},
 	}
-	listener, err := s.listen(t.Context())
+	listener, err := w.listen(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.manager, err = s.newManager(kube.Connection{Kubeconfig: kubeconfig}); err != nil {
+	if w.manager, err = w.newManager(kube.Connection{Kubeconfig: kubeconfig}); err != nil {
 		t.Fatal(err)
 	}
-	if s.cluster, err = cache.NewCache(t.Context(), s.manager.GetCache()); err != nil {
+	if w.cluster, err = cache.NewCache(t.Context(), w.manager.GetCache()); err != nil {
 		t.Fatal(err)
 	}
-	s.https = s.newServer(listener)
-	if err := s.addProbes(); err != nil {
+	w.https = w.newServer(listener)
+	if err := w.addProbes(); err != nil {
 		t.Fatal(err)
 	}
 	ctx, end := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- cli.RunAll(ctx, s.runManager, s.https.Start) }()
-	wait.Until(t, "the webhook listens", func() bool { return strings.Contains(s.https.Ready().Error(), "not created yet") })
-	if s.synced() == nil {
+	go func() { ended <- cli.RunAll(ctx, w.runManager, w.https.Start) }()
+	wait.Until(t, "the webhook listens", func() bool { return strings.Contains(w.https.Ready().Error(), "not created yet") })
+	if w.checkSynced() == nil {
 		t.Error("the cluster counts as synced before it was listed")
 	}
 	for range 2 {
-		if s.ready() == nil {
+		if w.checkReady() == nil {
 			t.Error("the webhook is ready without a certificate")
 		}
 	}

@@ -18,7 +18,7 @@ type settings struct {
 	namespace string
 	recorder  *metrics.Recorder
 	log       *slog.Logger
-	now       atomic.Pointer[rules.Settings]
+	active    atomic.Pointer[rules.Settings]
 }
 
 // readSettings reads the file, which must be valid at startup.
@@ -37,14 +37,14 @@ func readSettings(flags *runFlags, recorder *metrics.Recorder, log *slog.Logger)
 	return s, nil
 }
 
-func (s *settings) current() *rules.Settings { return s.now.Load() }
+func (s *settings) current() *rules.Settings { return s.active.Load() }
 
 // activate activates settings. The webhook's own namespace never gets defaults, because its Service must not depend on
 // the webhook.
 func (s *settings) activate(next *rules.Settings) {
 	active := *next
 	active.ExcludedNamespaces = append(slices.Clone(next.ExcludedNamespaces), s.namespace)
-	s.now.Store(&active)
+	s.active.Store(&active)
 	s.recorder.ConfigurationUpdated(time.Now())
 }
 

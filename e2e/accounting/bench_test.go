@@ -28,7 +28,7 @@ type busySetup struct {
 	*setup
 	proxy      *site.Process
 	generators []*loadGenerator
-	dialling   time.Duration
+	dialTime   time.Duration
 }
 
 func newBusySetup(b *testing.B, generators int, flags ...string) *busySetup {
@@ -47,14 +47,14 @@ func newBusySetup(b *testing.B, generators int, flags ...string) *busySetup {
 }
 
 // dial makes the given number of connections from each load generator, as fast as possible if perSecond is 0.
-func (s *busySetup) dial(each, perSecond int) {
+func (s *busySetup) dial(perGenerator, perSecond int) {
 	began := time.Now()
 	var dialling sync.WaitGroup
-	for i, c := range s.generators {
-		dialling.Go(func() { c.dial(s.services[i].clusterIP(model.IPv4), each, perSecond) })
+	for i, g := range s.generators {
+		dialling.Go(func() { g.dial(s.services[i].clusterIP(model.IPv4), perGenerator, perSecond) })
 	}
 	dialling.Wait()
-	s.dialling += time.Since(began)
+	s.dialTime += time.Since(began)
 }
 
 // cpuTime returns the CPU time that a program has used: utime and stime of proc(5), in hundredths of a second.
@@ -96,8 +96,8 @@ func BenchmarkConnect(b *testing.B) {
 		b.ReportMetric(float64(on.Nanoseconds())/1000, quantile.name+"-on-µs")
 		b.ReportMetric(float64(on)/float64(off), quantile.name+"-ratio")
 	}
-	b.ReportMetric(float64(len(without.latencies))/setups[0].dialling.Seconds(), "off/s")
-	b.ReportMetric(float64(len(with.latencies))/setups[1].dialling.Seconds(), "on/s")
+	b.ReportMetric(float64(len(without.latencies))/setups[0].dialTime.Seconds(), "off/s")
+	b.ReportMetric(float64(len(with.latencies))/setups[1].dialTime.Seconds(), "on/s")
 }
 
 // BenchmarkCPU measures the CPU time of a proxy that reads destroy events.
@@ -109,7 +109,7 @@ func BenchmarkCPU(b *testing.B) {
 			var used, elapsed time.Duration
 			made, lost := uint64(0), uint64(0)
 			for b.Loop() {
-				before, dialled := cpuTime(b, s.proxy), s.dialling
+				before, dialled := cpuTime(b, s.proxy), s.dialTime
 				s.dial(perSecond*seconds/generators, perSecond/generators)
 				made += uint64(perSecond * seconds)
 				wait.Until(b, "the connections, or an overrun", func() bool {
@@ -117,7 +117,7 @@ func BenchmarkCPU(b *testing.B) {
 					return lost > 0 || s.total(s.local, "vicinity_connections_total") == made
 				})
 				used += cpuTime(b, s.proxy) - before
-				elapsed += s.dialling - dialled
+				elapsed += s.dialTime - dialled
 			}
 			// On a busy machine the proxy may read too late and lose events. The rates below then cover only the events that
 			// it read.
@@ -131,7 +131,7 @@ func BenchmarkCPU(b *testing.B) {
 
 // BenchmarkKernel measures the kernel's time for deleting an entry, with a listener for destroy events and without.
 func BenchmarkKernel(b *testing.B) {
-	const number = 100_000
+	const entryCount = 100_000
 	for _, flags := range [][]string{nil, {"--traffic-accounting", "services"}} {
 		b.Run("account="+strconv.FormatBool(flags != nil), func(b *testing.B) {
 			s := newBusySetup(b, 1, flags...)
@@ -139,12 +139,12 @@ func BenchmarkKernel(b *testing.B) {
 			must.Succeed(b, s.local.Do(func() (err error) { bursts.table, err = connections.OpenCurrent(b); return err }))
 			fastest := time.Hour
 			for b.Loop() {
-				bursts.fill(number)
+				bursts.fill(entryCount)
 				began := time.Now()
 				must.Succeed(b, bursts.table.Flush(model.IPv6))
 				fastest = min(fastest, time.Since(began))
 			}
-			b.ReportMetric(float64(fastest.Nanoseconds())/number/1000, "µs/entry")
+			b.ReportMetric(float64(fastest.Nanoseconds())/entryCount/1000, "µs/entry")
 		})
 	}
 }
@@ -152,7 +152,7 @@ func BenchmarkKernel(b *testing.B) {
 // BenchmarkMemory measures the proxy's memory while it tracks 100,000 connections that another program translated. They
 // lack our label and need no traffic.
 func BenchmarkMemory(b *testing.B) {
-	const number = 100_000
+	const connectionCount = 100_000
 	for b.Loop() {
 		s := newSetup(b)
 		s.add("web", allKeys, endpoint{pod: s.addPod(s.otherZone, "server")})
@@ -163,7 +163,7 @@ func BenchmarkMemory(b *testing.B) {
 		must.Succeed(b, proxy.Stop(time.Minute))
 		var table *connections.Table
 		must.Succeed(b, s.local.Do(func() (err error) { table, err = connections.OpenCurrent(b); return err }))
-		for i := range number {
+		for i := range connectionCount {
 			client := s.client.IPv4.As4()
 			binary.BigEndian.PutUint16(client[2:], uint16(i>>14)+256)
 			table.Insert(connections.Connection{
@@ -173,7 +173,7 @@ func BenchmarkMemory(b *testing.B) {
 			})
 		}
 		proxy = s.startCounting(s.local)
-		proxy.Log.WaitFor(b, fmt.Sprintf("alreadyOpen=%d", number))
+		proxy.Log.WaitFor(b, fmt.Sprintf("alreadyOpen=%d", connectionCount))
 		b.ReportMetric(float64(before>>20), "before-MiB")
 		b.ReportMetric(float64(residentMemory(b, proxy)>>20), "after-MiB")
 	}

@@ -39,7 +39,7 @@ func TestBurstIsCountedOrReportedLost(t *testing.T) {
 	b.fill(burst)
 	before := residentMemory(t, proxy)
 	b.flush()
-	counted, lost := b.settled()
+	counted, lost := b.waitUntilStable()
 	t.Logf("%d of %d counted, %d reported lost", counted, burst, lost)
 	if counted == 0 || counted > burst || counted+lost < burst || counted+lost > burst+maxOthers {
 		t.Errorf("%d connections ended: %d counted, %d reported lost", burst, counted, lost)
@@ -51,7 +51,7 @@ func TestBurstIsCountedOrReportedLost(t *testing.T) {
 	must.Succeed(t, proxy.Signal(syscall.SIGSTOP))
 	b.flush()
 	must.Succeed(t, proxy.Signal(syscall.SIGCONT))
-	total, totalLost := b.settled()
+	total, totalLost := b.waitUntilStable()
 	t.Logf("stopped: %d of %d counted, %d reported lost", total-counted, burst, totalLost-lost)
 	if total < counted+minBuffered || total+totalLost < 2*burst || total+totalLost > 2*(burst+maxOthers) {
 		t.Errorf("stopped: %d connections ended, %d counted, %d reported lost", burst, total-counted, totalLost-lost)
@@ -73,9 +73,9 @@ type bursts struct {
 }
 
 // fill inserts entries of connections to the Service, without packets.
-func (b *bursts) fill(number int) {
+func (b *bursts) fill(count int) {
 	b.t.Helper()
-	for range number {
+	for range count {
 		b.filled++
 		client := b.client.IPv6.As16()
 		binary.BigEndian.PutUint32(client[12:], 1<<24+b.filled)
@@ -123,8 +123,8 @@ func (b *bursts) lostEvents() uint64 {
 	return b.nonzeroSeries(b.local, "vicinity_accounting_not_counted_total")[`vicinity_accounting_not_counted_total{reason="lost_end"}`]
 }
 
-// settled waits until the counts no longer change, and returns the counted connections and the reported lost events.
-func (b *bursts) settled() (counted, lost uint64) {
+// waitUntilStable waits until the counts no longer change, and returns the counted connections and the reported lost events.
+func (b *bursts) waitUntilStable() (counted, lost uint64) {
 	b.t.Helper()
 	const quiet = time.Second
 	wait.Until(b.t, "stable counts", func() bool {

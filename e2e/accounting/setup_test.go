@@ -265,8 +265,8 @@ func (s *setup) endMatching(matches func(dialled netip.AddrPort) bool) { s.endIn
 
 func (s *setup) endIn(table *conntrack.Conn, matches func(dialled netip.AddrPort) bool) {
 	s.t.Helper()
-	const last = 500 * time.Millisecond
-	time.Sleep(last)
+	const lastPacketDelay = 500 * time.Millisecond
+	time.Sleep(lastPacketDelay)
 	for _, e := range s.translatedIn(table) {
 		if matches(e.OrigDst()) {
 			_, err := table.Delete(&e)

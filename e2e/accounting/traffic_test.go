@@ -73,7 +73,7 @@ func (s *setup) addReferenceCounters(client *fabric.Namespace) {
 	must.Succeed(s.t, err)
 }
 
-var counter = regexp.MustCompile(`counter (sent|received)_(\d+) \{\s+packets \d+ bytes (\d+)`)
+var counterPattern = regexp.MustCompile(`counter (sent|received)_(\d+) \{\s+packets \d+ bytes (\d+)`)
 
 // referenceBytes returns the bytes that a client's kernel has counted, by direction and Service.
 func (s *setup) referenceBytes(client *fabric.Namespace) map[string]uint64 {
@@ -81,7 +81,7 @@ func (s *setup) referenceBytes(client *fabric.Namespace) map[string]uint64 {
 	text, err := client.Run(exec.Command("nft", "list", "counters", "table", "inet", "reference"))
 	must.Succeed(s.t, err)
 	bytes := map[string]uint64{}
-	for _, found := range counter.FindAllStringSubmatch(text, -1) {
+	for _, found := range counterPattern.FindAllStringSubmatch(text, -1) {
 		number, err := strconv.Atoi(found[2])
 		must.Succeed(s.t, err)
 		bytes[found[1]+" "+s.services[number-1].name], err = strconv.ParseUint(found[3], 10, 64)

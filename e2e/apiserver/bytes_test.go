@@ -46,12 +46,12 @@ func TestHeartbeatsCostFewBytes(t *testing.T) {
 	ownOnly := follow(t, local.Wrap(admin()), names[0], "").started()
 	withRacks := follow(t, metadata.Wrap(admin()), names[0], "racks").started()
 	w.service("racks", keyed(rackLabel+", *"), proxyLabel("racks"))
-	withRacks.until("the Service is active", hasService(w.name("racks")))
-	withRacks.until("the labels of this node that are in use", func(state *model.Cluster) bool {
+	withRacks.waitUntil("the Service is active", hasService(w.name("racks")))
+	withRacks.waitUntil("the labels of this node that are in use", func(state *model.Cluster) bool {
 		labels, _ := state.NodeLabels(names[0])
 		return labels[rackLabel] != ""
 	})
-	withRacks.until("all nodes are known", func(state *model.Cluster) bool {
+	withRacks.waitUntil("all nodes are known", func(state *model.Cluster) bool {
 		for _, name := range names {
 			if _, known := state.NodeLabels(name); !known {
 				return false
@@ -70,8 +70,8 @@ func TestHeartbeatsCostFewBytes(t *testing.T) {
 	// The last event of both streams, of this node and of the others' metadata, is a label that both followers receive.
 	w.label(names[0], zoneLabel, "end")
 	w.label(names[1], rackLabel, "end")
-	ownOnly.until("this node's last change", labelsAre(names[0], "kubernetes.io/os=linux", zoneLabel+"=end"))
-	withRacks.until("another node's last change", labelsAre(names[1], rackLabel+"=end"))
+	ownOnly.waitUntil("this node's last change", labelsAre(names[0], "kubernetes.io/os=linux", zoneLabel+"=end"))
+	withRacks.waitUntil("another node's last change", labelsAre(names[1], rackLabel+"=end"))
 
 	ownBytes, metadataBytes, fullBytes := local.Load()-before[0], metadata.Load()-before[1], full.Load()-before[2]
 	t.Logf("%d nodes, %d heartbeats each, sent in %s", measuredNodes, heartbeats, duration.Round(time.Second))

@@ -26,8 +26,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// publishers is the namespace of the Lease.
-const publishers = "vicinity-system"
+// publisherNamespace is the namespace of the Lease.
+const publisherNamespace = "vicinity-system"
 
 // permissiveCRD defines ServiceDemands with a schema that accepts everything, so that tests can write invalid
 // objects.
@@ -46,17 +46,17 @@ spec:
     schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
 `
 
-// publication stands in for a publisher of ServiceDemands: tests write its objects.
-type publication struct {
+// fakePublisher stands in for a publisher of ServiceDemands: tests write its objects.
+type fakePublisher struct {
 	*writer
 	traffic *traffic
 	proxy   *rest.Config
 }
 
 // newPublication creates the CRD, the Lease, and an account with the proxy's rights from the manifests.
-func newPublication(t *testing.T) *publication {
+func newPublication(t *testing.T) *fakePublisher {
 	t.Helper()
-	p := &publication{writer: newWriter(t), traffic: &traffic{}}
+	p := &fakePublisher{writer: newWriter(t), traffic: &traffic{}}
 	p.createCRD()
 	p.shell(`kubectl create namespace vicinity-system --dry-run=client -o yaml | kubectl apply -f -
 		kubectl apply -f manifests/access.yaml -f manifests/webhook/components/demand/proxies.yaml`)
@@ -68,20 +68,20 @@ func newPublication(t *testing.T) *publication {
 	return p
 }
 
-func (p *publication) shell(commands string, variables ...string) {
+func (p *fakePublisher) shell(commands string, variables ...string) {
 	p.t.Helper()
 	_, err := api.Shell(context.WithoutCancel(p.t.Context()), commands, variables...)
 	must.Succeed(p.t, err)
 }
 
-func (p *publication) createCRD() {
+func (p *fakePublisher) createCRD() {
 	p.t.Helper()
 	p.shell(`printf '%s' "$DEFINITION" | kubectl apply -f -
 		kubectl wait --for condition=Established customresourcedefinition servicedemands.vicinity.dev`, "DEFINITION="+permissiveCRD)
 }
 
 // deleteCRD deletes the CRD, and with it all objects.
-func (p *publication) deleteCRD() {
+func (p *fakePublisher) deleteCRD() {
 	p.t.Helper()
 	p.shell("kubectl delete customresourcedefinition servicedemands.vicinity.dev --ignore-not-found")
 }
@@ -98,9 +98,9 @@ func bounded(service *corev1.Service) {
 }
 
 // renewLease sets the time at which the Lease was renewed.
-func (p *publication) renewLease(renewed time.Time) {
+func (p *fakePublisher) renewLease(renewed time.Time) {
 	p.t.Helper()
-	leases, ctx := api.Admin.CoordinationV1().Leases(publishers), context.WithoutCancel(p.t.Context())
+	leases, ctx := api.Admin.CoordinationV1().Leases(publisherNamespace), context.WithoutCancel(p.t.Context())
 	lease := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Name: servicedemand.LeaseName},
 		Spec:       coordinationv1.LeaseSpec{RenewTime: new(metav1.NewMicroTime(renewed))},
@@ -113,13 +113,13 @@ func (p *publication) renewLease(renewed time.Time) {
 	must.Succeed(p.t, err)
 }
 
-func (p *publication) deleteLease() {
+func (p *fakePublisher) deleteLease() {
 	p.t.Helper()
 	p.shell("kubectl --namespace vicinity-system delete lease vicinity-demand --ignore-not-found")
 }
 
 // writeDemand writes the measured demand of a Service: the given amount for zone-a, and the rest for zone-b.
-func (p *publication) writeDemand(name string, ppm uint32) {
+func (p *fakePublisher) writeDemand(name string, ppm uint32) {
 	p.t.Helper()
 	object := &servicedemand.ServiceDemand{
 		TypeMeta:       metav1.TypeMeta{APIVersion: servicedemand.Group.String(), Kind: servicedemand.Kind},
@@ -138,20 +138,20 @@ func (p *publication) writeDemand(name string, ppm uint32) {
 	must.Succeed(p.t, err)
 }
 
-func (p *publication) deleteDemand(name string) {
+func (p *fakePublisher) deleteDemand(name string) {
 	p.t.Helper()
 	p.shell("kubectl --namespace " + p.namespace + " delete servicedemand " + name)
 }
 
 // follow starts a follower with the rights of a configuration.
-func (p *publication) follow(config *rest.Config) *follower {
+func (p *fakePublisher) follow(config *rest.Config) *follower {
 	p.t.Helper()
-	withNamespace := func(options *apiserver.Options) { options.TopologyNamespace = publishers }
+	withNamespace := func(options *apiserver.Options) { options.TopologyNamespace = publisherNamespace }
 	return follow(p.t, p.traffic.record(config), p.namespace+"-self", "", withNamespace)
 }
 
 // requestCount counts the requests for ServiceDemands, and those for the Lease.
-func (p *publication) requestCount() (objects, lease int) {
+func (p *fakePublisher) requestCount() (objects, lease int) {
 	p.traffic.mu.Lock()
 	defer p.traffic.mu.Unlock()
 	for _, request := range p.traffic.requests {
@@ -214,17 +214,17 @@ func TestMeasuredDemandIsWatched(t *testing.T) {
 	p.writeDemand("web", 100_000)
 	p.service("web", bounded)
 	f := p.follow(p.proxy).started()
-	f.until("a Service with a load bound", hasService(web))
+	f.waitUntil("a Service with a load bound", hasService(web))
 	p.service("other")
-	f.until("another Service", hasService(p.name("other")))
+	f.waitUntil("another Service", hasService(p.name("other")))
 	if objects, lease := p.requestCount(); objects+lease > 0 {
 		t.Errorf("no Service needs demand, but it was requested %d times, and the Lease %d times", objects, lease)
 	}
 
 	p.patchService("web", `{"metadata": {"annotations": {"`+policy.DemandSourceAnnotation+`": "`+policy.Measured+`"}}}`)
-	f.until("the measured demand", hasDemand(web, 100_000))
+	f.waitUntil("the measured demand", hasDemand(web, 100_000))
 	p.writeDemand("web", 200_000)
-	f.until("the new measured demand", hasDemand(web, 200_000))
+	f.waitUntil("the new measured demand", hasDemand(web, 200_000))
 	p.writeDemand("web", 1_000_001)
 	finding := fmt.Sprintf("ServiceDemand %s: zones: Invalid value: 1000001: the sum must not be greater than 1000000, the demand of all zones", web)
 	wait.Equal(t, "the invalid object is rejected", []string{finding}, f.rejectedDemands)
@@ -232,27 +232,27 @@ func TestMeasuredDemandIsWatched(t *testing.T) {
 		t.Error("the last known good version is not active")
 	}
 	p.writeDemand("web", 300_000)
-	f.until("the object is valid again", hasDemand(web, 300_000))
+	f.waitUntil("the object is valid again", hasDemand(web, 300_000))
 	wait.Equal(t, "no object is rejected", nil, f.rejectedDemands)
 	p.deleteDemand("web")
-	f.until("the demand is deleted", func(state *model.Cluster) bool { return demandIn(state, web) == nil })
+	f.waitUntil("the demand is deleted", func(state *model.Cluster) bool { return demandIn(state, web) == nil })
 	p.writeDemand("web", 400_000)
-	f.until("demand is published again", hasDemand(web, 400_000))
+	f.waitUntil("demand is published again", hasDemand(web, 400_000))
 
 	p.renewLease(time.Now().Add(-2 * time.Hour))
-	f.until("the Lease is expired", demandIs(model.DemandStale))
+	f.waitUntil("the Lease is expired", demandIs(model.DemandStale))
 	if f.holds(hasDemand(web, 400_000)) {
 		t.Error("expired demand is still active")
 	}
 	p.renewLease(time.Now())
-	f.until("the Lease is renewed", hasDemand(web, 400_000))
+	f.waitUntil("the Lease is renewed", hasDemand(web, 400_000))
 	p.deleteLease()
-	f.until("the Lease is deleted", demandIs(model.DemandUnavailable))
+	f.waitUntil("the Lease is deleted", demandIs(model.DemandUnavailable))
 	p.renewLease(time.Now())
-	f.until("the Lease is recreated", hasDemand(web, 400_000))
+	f.waitUntil("the Lease is recreated", hasDemand(web, 400_000))
 
 	p.patchService("web", `{"metadata": {"annotations": {"`+policy.DemandSourceAnnotation+`": null}}}`)
-	f.until("no Service needs it", demandIs(model.DemandUnknown))
+	f.waitUntil("no Service needs it", demandIs(model.DemandUnknown))
 	if objects, _ := p.requestCount(); objects < 1 || objects > maxBurst {
 		t.Errorf("demand was requested %d times, want 1 to %d", objects, maxBurst)
 	}
@@ -284,12 +284,12 @@ func TestFirstUpdateHasMeasuredDemand(t *testing.T) {
 		t.Error("the first update lacks the measured demand")
 	}
 	p.writeDemand("web-7", 8)
-	f.until("one demand changes", hasDemand(p.name("web-7"), 8))
+	f.waitUntil("one demand changes", hasDemand(p.name("web-7"), 8))
 	if objects, lease := p.requestCount(); objects > maxBurst || lease > 2 {
 		t.Errorf("demand was requested %d times, want at most %d, and the Lease %d times", objects, maxBurst, lease)
 	}
 	watcher, err := apiserver.New(p.proxy, apiserver.Options{
-		View: convert.View{Node: p.namespace + "-self"}, TopologyNamespace: publishers, Log: f.log.Logger(),
+		View: convert.View{Node: p.namespace + "-self"}, TopologyNamespace: publisherNamespace, Log: f.log.Logger(),
 	})
 	must.Succeed(t, err)
 	loaded, err := watcher.Load(t.Context(), apiserver.AllNodes)
@@ -310,7 +310,7 @@ func TestForbiddenDemandDoesNotBlock(t *testing.T) {
 		{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"servicecidrs"}, Verbs: list},
 	}
 	lease := rbacv1.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get"}}
-	objectsToo := rbacv1.PolicyRule{APIGroups: []string{servicedemand.Group.Group}, Resources: []string{servicedemand.Resource}, Verbs: list}
+	demandObjects := rbacv1.PolicyRule{APIGroups: []string{servicedemand.Group.Group}, Resources: []string{servicedemand.Resource}, Verbs: list}
 	for _, test := range []struct {
 		name, user string
 		granted    []rbacv1.PolicyRule
@@ -319,7 +319,7 @@ func TestForbiddenDemandDoesNotBlock(t *testing.T) {
 	}{
 		{"neither Lease nor objects", "without-demand", rules, func() {}, false},
 		{"no objects", "with-lease", append(rules, lease), func() {}, true},
-		{"no such kind", "with-all", append(rules, lease, objectsToo), p.deleteCRD, true},
+		{"no such kind", "with-all", append(rules, lease, demandObjects), p.deleteCRD, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			test.before()
@@ -328,8 +328,8 @@ func TestForbiddenDemandDoesNotBlock(t *testing.T) {
 			p.traffic.mu.Unlock()
 			began := time.Now()
 			f := p.follow(api.User(t, test.user, test.granted...))
-			f.until("the Service is active", hasService(p.name("web")))
-			f.until("demand is unavailable", demandIs(model.DemandUnavailable))
+			f.waitUntil("the Service is active", hasService(p.name("web")))
+			f.waitUntil("demand is unavailable", demandIs(model.DemandUnavailable))
 			if objects, _ := p.requestCount(); (objects > 0) != test.objects {
 				t.Errorf("objects were requested %d times, want requests: %t", objects, test.objects)
 			}
@@ -351,7 +351,7 @@ func TestMeasuredDemandStaysDuringOutage(t *testing.T) {
 	p.service("web", measured)
 	wire, config := newWire(t, p.proxy)
 	f := p.follow(config)
-	f.until("the measured demand", hasDemand(web, 100_000))
+	f.waitUntil("the measured demand", hasDemand(web, 100_000))
 	wire.rejectConnections()
 	wait.Until(t, "an outage of ServiceDemands", func() bool { _, isOut := f.outagesNow()["servicedemands"]; return isOut })
 	p.writeDemand("web", 200_000)
@@ -363,5 +363,5 @@ func TestMeasuredDemandStaysDuringOutage(t *testing.T) {
 	}
 	p.renewLease(time.Now())
 	wire.heal(true)
-	f.until("the demand that changed during the outage", hasDemand(web, 200_000))
+	f.waitUntil("the demand that changed during the outage", hasDemand(web, 200_000))
 }

@@ -14,7 +14,7 @@ func isEvacuated(node string) func(*model.Cluster) bool {
 	return func(state *model.Cluster) bool { return state.DemotionOf(node, model.IPv4) != nil }
 }
 
-func areNotEvacuated(nodes ...string) func(*model.Cluster) bool {
+func noneEvacuated(nodes ...string) func(*model.Cluster) bool {
 	return func(state *model.Cluster) bool {
 		for _, node := range nodes {
 			if state.DemotionOf(node, model.IPv4) != nil {
@@ -31,27 +31,27 @@ func TestLabelEvacuatesNode(t *testing.T) {
 	w := newWriter(t)
 	self, other := w.node("self"), w.node("other", evacuateLabel+"=true")
 	f := follow(t, admin(), self, "").started()
-	if !f.holds(isEvacuated(other)) || !f.holds(areNotEvacuated(self)) {
+	if !f.holds(isEvacuated(other)) || !f.holds(noneEvacuated(self)) {
 		t.Error("the first state lacks the evacuated node")
 	}
 	w.label(self, evacuateLabel, "20991122T1800Z")
-	f.until("this node is evacuated until a time", func(state *model.Cluster) bool {
+	f.waitUntil("this node is evacuated until a time", func(state *model.Cluster) bool {
 		evacuation := state.DemotionOf(self, model.IPv4)
 		return evacuation != nil && evacuation.Until.Equal(time.Date(2099, 11, 22, 18, 0, 0, 0, time.UTC))
 	})
 	w.label(other, evacuateLabel, "false")
-	f.until("false counts as no label", areNotEvacuated(other))
+	f.waitUntil("false counts as no label", noneEvacuated(other))
 	w.label(other, evacuateLabel, "yes")
 	w.label(self, evacuateLabel, "soon")
-	f.until("two labels are rejected", func(*model.Cluster) bool { return rejectedCount(f, self, other) == 2 })
-	f.until("an invalid label counts as no label", areNotEvacuated(self, other)) // another watch than the finding
+	f.waitUntil("two labels are rejected", func(*model.Cluster) bool { return rejectedCount(f, self, other) == 2 })
+	f.waitUntil("an invalid label counts as no label", noneEvacuated(self, other)) // another watch than the finding
 	w.label(other, evacuateLabel, "True")
-	f.until("the label is valid again", isEvacuated(other))
+	f.waitUntil("the label is valid again", isEvacuated(other))
 	w.label(self, evacuateLabel, "TRUE")
-	f.until("this node's label is valid again", isEvacuated(self))
+	f.waitUntil("this node's label is valid again", isEvacuated(self))
 	w.unlabel(self, evacuateLabel)
-	f.until("a removed label", areNotEvacuated(self))
-	f.until("no label is rejected", func(*model.Cluster) bool { return rejectedCount(f, self, other) == 0 })
+	f.waitUntil("a removed label", noneEvacuated(self))
+	f.waitUntil("no label is rejected", func(*model.Cluster) bool { return rejectedCount(f, self, other) == 0 })
 }
 
 // rejectedCount counts the findings about some nodes. The caller must hold the follower's lock.
@@ -71,13 +71,13 @@ func TestDeletedNodeStaysDemoted(t *testing.T) {
 	w := newWriter(t)
 	const hostname = "kubernetes.io/hostname="
 	self, other := w.node("self"), w.node("other", evacuateLabel+"=true", hostname+"other")
-	gone := w.node("gone", evacuateLabel+"=true", hostname+"gone")
+	deleted := w.node("gone", evacuateLabel+"=true", hostname+"gone")
 	f := follow(t, admin(), self, "").started()
-	w.deleteNode(gone)
+	w.deleteNode(deleted)
 	w.unlabel(other, evacuateLabel)
-	f.until("the removed label", areNotEvacuated(other))
+	f.waitUntil("the removed label", noneEvacuated(other))
 	time.Sleep(4 * time.Second) // longer than an existence check
-	if !f.holds(isEvacuated(gone)) {
+	if !f.holds(isEvacuated(deleted)) {
 		t.Error("the deleted node is no longer demoted, although slices may still list its endpoints")
 	}
 }

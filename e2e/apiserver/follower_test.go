@@ -123,8 +123,8 @@ func (f *follower) since(count int) []convert.Update {
 	return append([]convert.Update{}, f.updates[count:]...)
 }
 
-// until waits until the delivered state fulfils a condition.
-func (f *follower) until(what string, condition func(state *model.Cluster) bool) {
+// waitUntil waits until the delivered state fulfils a condition.
+func (f *follower) waitUntil(what string, condition func(state *model.Cluster) bool) {
 	f.t.Helper()
 	wait.Until(f.t, what, func() bool { return f.holds(condition) })
 }

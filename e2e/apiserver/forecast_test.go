@@ -27,7 +27,7 @@ func userKubeconfig(t *testing.T, name string) (kubeconfig string) {
 }
 
 // run runs a command with a user's kubeconfig and returns its output.
-func (p *publication) run(kubeconfig string, arguments ...string) (stdout, stderr string) {
+func (p *fakePublisher) run(kubeconfig string, arguments ...string) (stdout, stderr string) {
 	p.t.Helper()
 	command := exec.CommandContext(p.t.Context(), site.Program(p.t, "proxy"), append(arguments, "--kubeconfig", kubeconfig)...)
 	var out, errText strings.Builder

@@ -96,7 +96,7 @@ func TestLastKnownGoodVersionComesFromRunningProxy(t *testing.T) {
 	f := follow(t, admin(), self, "").started()
 	bad, never := w.name("web-1"), w.name("never-1")
 	w.patchSlice("web-1", `{"ports": [{"name": "http", "port": 70000}]}`)
-	f.until("the slice is rejected", func(*model.Cluster) bool { return rejectedCount(f, bad.Name, never.Name) == 2 })
+	f.waitUntil("the slice is rejected", func(*model.Cluster) bool { return rejectedCount(f, bad.Name, never.Name) == 2 })
 
 	text, err := json.Marshal(f.Rejections()) // as the proxy serves it
 	if err != nil {

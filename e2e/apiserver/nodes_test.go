@@ -22,11 +22,11 @@ func TestLocalNodeIsWatched(t *testing.T) {
 	w := newWriter(t)
 	f := follow(t, admin(), w.namespace+"-self", "").started()
 	node := w.node("self")
-	f.until("a node that appears late is known", labelsAre(node))
+	f.waitUntil("a node that appears late is known", labelsAre(node))
 	w.label(node, zoneLabel, "zone-a")
-	f.until("a zone that appears late is known", labelsAre(node, zoneLabel+"=zone-a"))
+	f.waitUntil("a zone that appears late is known", labelsAre(node, zoneLabel+"=zone-a"))
 	w.label(node, zoneLabel, "zone-b")
-	f.until("a zone that changes is known", labelsAre(node, zoneLabel+"=zone-b"))
+	f.waitUntil("a zone that changes is known", labelsAre(node, zoneLabel+"=zone-b"))
 
 	count := f.count()
 	w.deleteNode(node)
@@ -38,7 +38,7 @@ func TestLocalNodeIsWatched(t *testing.T) {
 		t.Error("the last labels are not active")
 	}
 	w.node("self", zoneLabel+"=zone-c")
-	f.until("a recreated node is known", labelsAre(node, zoneLabel+"=zone-c"))
+	f.waitUntil("a recreated node is known", labelsAre(node, zoneLabel+"=zone-c"))
 }
 
 func TestHeartbeatsAndUnusedLabelsAreNotDelivered(t *testing.T) {
@@ -47,9 +47,9 @@ func TestHeartbeatsAndUnusedLabelsAreNotDelivered(t *testing.T) {
 	f := follow(t, admin(), self, "").started()
 	web := w.name("web")
 	w.service("web", keyed(rackLabel))
-	f.until("the Service is active", hasService(web))
-	f.until("the label of the other node that is in use", labelsAre(other, rackLabel+"=rack-1"))
-	f.until("the labels of this node that are in use", labelsAre(self, rackLabel+"=rack-1", zoneLabel+"=zone-a"))
+	f.waitUntil("the Service is active", hasService(web))
+	f.waitUntil("the label of the other node that is in use", labelsAre(other, rackLabel+"=rack-1"))
+	f.waitUntil("the labels of this node that are in use", labelsAre(self, rackLabel+"=rack-1", zoneLabel+"=zone-a"))
 
 	count := f.count()
 	for range 20 {
@@ -60,9 +60,9 @@ func TestHeartbeatsAndUnusedLabelsAreNotDelivered(t *testing.T) {
 	w.label(other, "example.com/row", "row-2")
 	// When the first relevant change has arrived, all previous changes have been received.
 	w.label(other, rackLabel, "rack-2")
-	f.until("the other node's rack", labelsAre(other, rackLabel+"=rack-2"))
+	f.waitUntil("the other node's rack", labelsAre(other, rackLabel+"=rack-2"))
 	w.label(self, rackLabel, "rack-2")
-	f.until("this node's rack", labelsAre(self, rackLabel+"=rack-2", zoneLabel+"=zone-a"))
+	f.waitUntil("this node's rack", labelsAre(self, rackLabel+"=rack-2", zoneLabel+"=zone-a"))
 	if got := f.count() - count; got != 2 {
 		t.Errorf("%d updates were delivered, want those of the 2 labels in use: %v", got, f.since(count))
 	}
@@ -75,17 +75,17 @@ func TestNodeConditionsMakeLocalNodeIneligible(t *testing.T) {
 	self := w.node("self")
 	f := follow(t, admin(), self, "").started()
 	notEligibleIs := func(reason string) func(*model.Cluster) bool {
-		return func(state *model.Cluster) bool { return state.Self().NotEligible == reason }
+		return func(state *model.Cluster) bool { return state.Self().IneligibleReason == reason }
 	}
 	for _, condition := range []string{"DrainInProgress", "MaintenanceInProgress", "GracefulNodeShutdownInProgress"} {
 		w.condition(self, condition, "True")
-		f.until(condition+" is known", notEligibleIs("it has the condition "+condition))
+		f.waitUntil(condition+" is known", notEligibleIs("it has the condition "+condition))
 		count := f.count()
 		for range 20 {
 			w.heartbeat(self)
 		}
 		w.condition(self, condition, "False")
-		f.until(condition+" is over", notEligibleIs(""))
+		f.waitUntil(condition+" is over", notEligibleIs(""))
 		if got := f.count() - count; got != 1 {
 			t.Errorf("%d updates were delivered, want that of the condition alone: %v", got, f.since(count))
 		}
@@ -99,14 +99,14 @@ func TestOtherNodesAreWatchedOnlyWhileAServiceNeedsThem(t *testing.T) {
 	f := follow(t, seen.record(admin()), self, "").started()
 
 	w.service("by-slices", keyed("kubernetes.io/hostname, "+zoneLabel+", *"))
-	f.until("a Service whose keys need only EndpointSlices", hasService(w.name("by-slices")))
+	f.waitUntil("a Service whose keys need only EndpointSlices", hasService(w.name("by-slices")))
 	if all, _ := seen.forOthers(); len(all) > 0 {
 		t.Errorf("other nodes were requested: %v", all[0].URL)
 	}
 
 	w.service("racks", keyed(rackLabel+", *"))
-	f.until("a Service with a rack key", hasService(w.name("racks")))
-	f.until("the other node is known", labelsAre(other, rackLabel+"=rack-1"))
+	f.waitUntil("a Service with a rack key", hasService(w.name("racks")))
+	f.waitUntil("the other node is known", labelsAre(other, rackLabel+"=rack-1"))
 	all, _ := seen.forOthers()
 	for _, request := range all {
 		if accept := request.Header.Get("Accept"); !isMetadataOnly(accept) {
@@ -115,13 +115,13 @@ func TestOtherNodesAreWatchedOnlyWhileAServiceNeedsThem(t *testing.T) {
 	}
 
 	w.service("rows", keyed("example.com/row"))
-	f.until("a Service with another key", hasService(w.name("rows")))
-	f.until("both labels of the other node", labelsAre(other, rackLabel+"=rack-1", "example.com/row=row-1"))
+	f.waitUntil("a Service with another key", hasService(w.name("rows")))
+	f.waitUntil("both labels of the other node", labelsAre(other, rackLabel+"=rack-1", "example.com/row=row-1"))
 	wait.Until(t, "one watch remains", func() bool { _, running := seen.forOthers(); return len(running) == 1 })
 
 	w.deleteService("rows")
 	w.patchService("racks", `{"metadata": {"annotations": {"vicinity.dev/topology-keys": "*"}}}`)
-	f.until("the other node is unknown again", isUnknown(other))
+	f.waitUntil("the other node is unknown again", isUnknown(other))
 	if f.holds(isUnknown(self)) {
 		t.Error("this node is also unknown")
 	}
@@ -129,9 +129,9 @@ func TestOtherNodesAreWatchedOnlyWhileAServiceNeedsThem(t *testing.T) {
 
 	w.label(other, rackLabel, "rack-2")
 	w.patchService("racks", `{"metadata": {"annotations": {"vicinity.dev/topology-keys": "example.com/rack"}}}`)
-	f.until("the node is known again, with its new label", labelsAre(other, rackLabel+"=rack-2"))
+	f.waitUntil("the node is known again, with its new label", labelsAre(other, rackLabel+"=rack-2"))
 	w.deleteNode(other)
-	f.until("the node is gone", isUnknown(other))
+	f.waitUntil("the node is gone", isUnknown(other))
 }
 
 func isMetadataOnly(accept string) bool {
@@ -147,20 +147,20 @@ func TestOnlyServiceThatNeedsLabelsWaits(t *testing.T) {
 	f := follow(t, slow.record(admin()), self, "").started()
 	web, plain := w.name("web"), w.name("plain")
 	w.service("web")
-	f.until("the Service is active without keys", hasService(web))
+	f.waitUntil("the Service is active without keys", hasService(web))
 
 	count := f.count()
 	w.patchService("web", `{"metadata": {"annotations": {"vicinity.dev/topology-keys": "example.com/rack"}}}`)
 	wait.Until(t, "the nodes are requested", func() bool { all, _ := slow.forOthers(); return len(all) > 0 })
 	w.service("plain")
 	w.slice("web-1", "web", "10.0.0.1")
-	f.until("another Service does not wait", hasService(plain))
-	f.until("its own slices do not wait", endpointsAre(web, "10.0.0.1"))
+	f.waitUntil("another Service does not wait", hasService(plain))
+	f.waitUntil("its own slices do not wait", endpointsAre(web, "10.0.0.1"))
 	if !f.holds(func(state *model.Cluster) bool { return len(state.Service(web).Topology.Keys) == 0 }) {
 		t.Error("the Service is active with unknown nodes")
 	}
 	open()
-	f.until("the Service is active with its key", func(state *model.Cluster) bool { return len(state.Service(web).Topology.Keys) == 1 })
+	f.waitUntil("the Service is active with its key", func(state *model.Cluster) bool { return len(state.Service(web).Topology.Keys) == 1 })
 	for _, update := range f.since(count) {
 		if service := update.Change.Services[web]; service != nil && update.Change.Nodes[other] == nil {
 			t.Error("the Service was delivered before the nodes")
@@ -198,7 +198,7 @@ func TestServicesAreServedWithoutRightToListNodes(t *testing.T) {
 		}
 	}
 	w.grant(user, "", "nodes")
-	f.until("the nodes are known once allowed", labelsAre(other, rackLabel+"=rack-1"))
+	f.waitUntil("the nodes are known once allowed", labelsAre(other, rackLabel+"=rack-1"))
 	wait.Until(t, "the outage is over", func() bool { return len(f.outagesNow()) == 0 })
 }
 

@@ -233,7 +233,7 @@ func TestAPIServerWithoutFieldSelectorsForServices(t *testing.T) {
 	w.service("headless-after", headless)
 	w.service("after")
 	for _, name := range []string{"before", "after"} {
-		f.until("the Service "+name, hasService(w.name(name)))
+		f.waitUntil("the Service "+name, hasService(w.name(name)))
 	}
 	for _, name := range []string{"headless-before", "headless-after"} {
 		if !f.holds(hasNoService(w.name(name))) {

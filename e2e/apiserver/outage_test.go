@@ -26,7 +26,7 @@ func TestChangesDuringOutageArriveAfterIt(t *testing.T) {
 func surviveOutage(t *testing.T, isRefused bool) {
 	w := newWriter(t)
 	self, other := w.node("self", rackLabel+"=rack-1"), w.node("other", rackLabel+"=rack-1")
-	gone, stays, moved := w.name("gone"), w.name("stays"), w.name("moved")
+	deletedService, kept, moved := w.name("gone"), w.name("stays"), w.name("moved")
 	wire, config := newWire(t, admin())
 	expired := countExpired(config)
 	f := follow(t, config, self, "").started()
@@ -35,9 +35,9 @@ func surviveOutage(t *testing.T, isRefused bool) {
 		w.service(name, keyed(rackLabel))
 		w.slice(name+"-1", name, "10.0.0.1")
 	}
-	f.until("the last of the objects", endpointsAre(moved, "10.0.0.1"))
-	f.until("the last of the Services", hasService(moved))
-	f.until("the nodes", labelsAre(other, rackLabel+"=rack-1"))
+	f.waitUntil("the last of the objects", endpointsAre(moved, "10.0.0.1"))
+	f.waitUntil("the last of the Services", hasService(moved))
+	f.waitUntil("the nodes", labelsAre(other, rackLabel+"=rack-1"))
 
 	if isRefused {
 		wire.rejectConnections()
@@ -57,7 +57,7 @@ func surviveOutage(t *testing.T, isRefused bool) {
 	// resume from there.
 	must.Succeed(w.t, api.StopAPIServer())
 	must.Succeed(w.t, api.StartAPIServer(t.Context()))
-	if got := f.count(); got != count || !f.holds(hasService(gone)) || !f.holds(endpointsAre(stays, "10.0.0.1")) {
+	if got := f.count(); got != count || !f.holds(hasService(deletedService)) || !f.holds(endpointsAre(kept, "10.0.0.1")) {
 		t.Errorf("%d updates were delivered during the outage, or the last state is not active", got-count)
 	}
 	for resource, outage := range f.outagesNow() {
@@ -66,12 +66,12 @@ func surviveOutage(t *testing.T, isRefused bool) {
 		}
 	}
 	wire.heal(isRefused)
-	f.until("a deleted Service", hasNoService(gone))
-	f.until("a deleted slice", endpointsAre(gone))
-	f.until("a slice that moved, and a new one", endpointsAre(stays, "10.0.0.1", "10.0.0.1", "10.0.0.2"))
-	f.until("the Service that the slice left", endpointsAre(moved))
-	f.until("a deleted node", isUnknown(other))
-	f.until("a label", labelsAre(self, rackLabel+"=rack-1", zoneLabel+"=zone-a"))
+	f.waitUntil("a deleted Service", hasNoService(deletedService))
+	f.waitUntil("a deleted slice", endpointsAre(deletedService))
+	f.waitUntil("a slice that moved, and a new one", endpointsAre(kept, "10.0.0.1", "10.0.0.1", "10.0.0.2"))
+	f.waitUntil("the Service that the slice left", endpointsAre(moved))
+	f.waitUntil("a deleted node", isUnknown(other))
+	f.waitUntil("a label", labelsAre(self, rackLabel+"=rack-1", zoneLabel+"=zone-a"))
 	wait.Until(t, "the end of the outage", func() bool { return len(f.outagesNow()) == 0 })
 	if expired.Load() == 0 {
 		t.Error("no watch expired, so the test did not cover expired resource versions")
@@ -85,13 +85,13 @@ func TestKilledAPIServerRestarts(t *testing.T) {
 	w := newWriter(t)
 	f := follow(t, admin(), "none", "").started()
 	w.service("before")
-	f.until("a Service before", hasService(w.name("before")))
+	f.waitUntil("a Service before", hasService(w.name("before")))
 	count := f.count()
 	api.KillAPIServer()
 	wait.Until(t, "the outage", func() bool { return len(f.outagesNow()) == 5 })
 	must.Succeed(w.t, api.StartAPIServer(t.Context()))
 	w.service("after")
-	f.until("a Service after", hasService(w.name("after")))
+	f.waitUntil("a Service after", hasService(w.name("after")))
 	for _, update := range f.since(count) {
 		for name, service := range update.Change.Services {
 			if name.Namespace == w.namespace && service == nil {
@@ -143,7 +143,7 @@ func TestChangesAreBatchedWhileProxyIsBusy(t *testing.T) {
 	f.busy.Lock()
 	release := func() { f.busy.Unlock() }
 	w.service("first")
-	f.until("the first change, which keeps the proxy busy", hasService(w.name("first")))
+	f.waitUntil("the first change, which keeps the proxy busy", hasService(w.name("first")))
 	count := f.count()
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
 		w.service(name)
@@ -158,7 +158,7 @@ func TestChangesAreBatchedWhileProxyIsBusy(t *testing.T) {
 		t.Errorf("%d updates were delivered to a busy proxy", got-count)
 	}
 	release()
-	f.until("all changes", func(state *model.Cluster) bool {
+	f.waitUntil("all changes", func(state *model.Cluster) bool {
 		return state.Service(w.name("a")) == nil && state.Service(w.name("e")) != nil && endpointsAre(w.name("e"), "10.0.0.1")(state)
 	})
 	// There may be two updates if a change was just being delivered.

@@ -34,9 +34,9 @@ func TestServiceCIDRsAreAddedAndRemoved(t *testing.T) {
 	api.Create(t, &networkingv1.ServiceCIDR{
 		ObjectMeta: metav1.ObjectMeta{Name: w.namespace}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.97.0.0/24"}},
 	})
-	f.until("a new range", hasRange("10.97.0.0/24"))
+	f.waitUntil("a new range", hasRange("10.97.0.0/24"))
 	must.Succeed(w.t, w.client.NetworkingV1().ServiceCIDRs().Delete(t.Context(), w.namespace, metav1.DeleteOptions{}))
-	f.until("a deleted range", func(state *model.Cluster) bool { return !hasRange("10.97.0.0/24")(state) })
+	f.waitUntil("a deleted range", func(state *model.Cluster) bool { return !hasRange("10.97.0.0/24")(state) })
 	if !f.holds(hasRange("10.96.0.0/16")) {
 		t.Error("the cluster's first range is also gone")
 	}
@@ -50,7 +50,7 @@ func TestClusterWithoutServiceCIDRs(t *testing.T) {
 		t.Error("the first update has ServiceCIDRs, want none")
 	}
 	w.service("web")
-	f.until("Services are watched", hasService(w.name("web")))
+	f.waitUntil("Services are watched", hasService(w.name("web")))
 	if outages := f.outagesNow(); len(outages) > 0 {
 		t.Errorf("outages %v, want none", outages)
 	}
@@ -74,8 +74,8 @@ func TestServiceCIDRsAreWatchedOnceAllowed(t *testing.T) {
 		t.Errorf("outages %v, want that of the ServiceCIDRs", outages)
 	}
 	w.service("web")
-	f.until("Services are watched", hasService(w.name("web")))
+	f.waitUntil("Services are watched", hasService(w.name("web")))
 	w.grant(user, "networking.k8s.io", "servicecidrs")
-	f.until("the ranges are known once allowed", hasRange("10.96.0.0/16"))
+	f.waitUntil("the ranges are known once allowed", hasRange("10.96.0.0/16"))
 	wait.Until(t, "the outage is over", func() bool { return len(f.outagesNow()) == 0 })
 }

@@ -48,7 +48,7 @@ func TestHandoffToAnotherProxyHasNoGap(t *testing.T) {
 	unnamed, named := follow(t, admin(), "none", "").started(), follow(t, admin(), "none", "vicinity").started()
 	web := w.name("web")
 	w.service("web")
-	unnamed.until("the unnamed proxy serves the Service", hasService(web))
+	unnamed.waitUntil("the unnamed proxy serves the Service", hasService(web))
 	label := func(value string) (at time.Time) {
 		at = time.Now()
 		w.patchService("web", `{"metadata": {"labels": {"service.kubernetes.io/service-proxy-name": `+value+`}}}`)
@@ -56,17 +56,17 @@ func TestHandoffToAnotherProxyHasNoGap(t *testing.T) {
 	}
 	checkHandoff := func(name string, proxy *follower, since time.Time) {
 		t.Helper()
-		proxy.until("the Service is gone from "+name+" proxy", hasNoService(web))
+		proxy.waitUntil("the Service is gone from "+name+" proxy", hasNoService(web))
 		if took := time.Since(since); took < handoffDelay {
 			t.Errorf("%s proxy released the Service after %s, want at least %s", name, took, handoffDelay)
 		}
 	}
 	labelled := label(`"vicinity"`)
-	named.until("the named proxy serves the Service", hasService(web))
+	named.waitUntil("the named proxy serves the Service", hasService(web))
 	checkHandoff("the unnamed", unnamed, labelled)
 	checkHandoff("the named", named, label(`"other"`))
 	label(`null`)
-	unnamed.until("the unnamed proxy serves the Service again", hasService(web))
+	unnamed.waitUntil("the unnamed proxy serves the Service again", hasService(web))
 	if named.holds(hasService(web)) {
 		t.Error("the named proxy also serves the Service")
 	}
@@ -79,24 +79,24 @@ func TestSliceMovesWithItsLabels(t *testing.T) {
 	w.service("web")
 	w.service("shop")
 	w.slice("slice", "web", "10.0.0.1")
-	f.until("the slice belongs to the first Service", endpointsAre(web, "10.0.0.1"))
+	f.waitUntil("the slice belongs to the first Service", endpointsAre(web, "10.0.0.1"))
 
 	w.patchSlice("slice", `{"metadata": {"labels": {"kubernetes.io/service-name": "shop"}}}`)
-	f.until("the slice belongs to the second Service", endpointsAre(shop, "10.0.0.1"))
-	f.until("the first Service has no endpoints", endpointsAre(web))
+	f.waitUntil("the slice belongs to the second Service", endpointsAre(shop, "10.0.0.1"))
+	f.waitUntil("the first Service has no endpoints", endpointsAre(web))
 
 	w.patchSlice("slice", `{"metadata": {"labels": {"service.kubernetes.io/headless": ""}}}`)
-	f.until("a headless slice belongs to no Service", endpointsAre(shop))
+	f.waitUntil("a headless slice belongs to no Service", endpointsAre(shop))
 	w.patchSlice("slice", `{"metadata": {"labels": {"service.kubernetes.io/headless": null}}}`)
-	f.until("the slice is no longer headless", endpointsAre(shop, "10.0.0.1"))
+	f.waitUntil("the slice is no longer headless", endpointsAre(shop, "10.0.0.1"))
 
 	w.patchSlice("slice", `{"metadata": {"labels": {"kubernetes.io/service-name": null}}}`)
-	f.until("a slice without the label belongs to no Service", endpointsAre(shop))
+	f.waitUntil("a slice without the label belongs to no Service", endpointsAre(shop))
 	w.patchSlice("slice", `{"metadata": {"labels": {"kubernetes.io/service-name": "web"}}}`)
-	f.until("the slice belongs to the first Service again", endpointsAre(web, "10.0.0.1"))
+	f.waitUntil("the slice belongs to the first Service again", endpointsAre(web, "10.0.0.1"))
 
 	w.deleteSlice("slice")
-	f.until("the slice is deleted", endpointsAre(web))
+	f.waitUntil("the slice is deleted", endpointsAre(web))
 }
 
 func TestRecreatedServiceHasNewUID(t *testing.T) {
@@ -113,18 +113,18 @@ func TestRecreatedServiceHasNewUID(t *testing.T) {
 		}
 	}
 	first := w.service("web", withClusterIP("10.96.77.1"))
-	f.until("the first Service exists", clusterIPIs("10.96.77.1"))
+	f.waitUntil("the first Service exists", clusterIPIs("10.96.77.1"))
 	if uid := f.UID(convert.Services, web); uid != string(first.UID) {
 		t.Errorf("UID() = %q, want %q", uid, first.UID)
 	}
 	w.deleteService("web")
 	second := w.service("web", withClusterIP("10.96.77.2"))
-	f.until("the second Service exists", clusterIPIs("10.96.77.2"))
+	f.waitUntil("the second Service exists", clusterIPIs("10.96.77.2"))
 	if uid := f.UID(convert.Services, web); uid != string(second.UID) {
 		t.Errorf("UID() = %q, want that of the second Service, %q", uid, second.UID)
 	}
 	w.deleteService("web")
-	f.until("the Service is deleted", hasNoService(web))
+	f.waitUntil("the Service is deleted", hasNoService(web))
 	if uid := f.UID(convert.Services, web); uid != "" {
 		t.Errorf("UID() = %q after the Service was deleted, want none", uid)
 	}
@@ -137,13 +137,13 @@ func TestInvalidObjectKeepsItsLastKnownGoodVersion(t *testing.T) {
 	w.service("web")
 	w.service("shop")
 	w.slice("web-1", "web", "10.0.0.1")
-	f.until("the slice is active", endpointsAre(web, "10.0.0.1"))
+	f.waitUntil("the slice is active", endpointsAre(web, "10.0.0.1"))
 
 	w.patchSlice("web-1", `{"ports": [{"name": "http", "port": 70000}]}`)
 	problem := "EndpointSlice " + w.namespace + "/web-1: ports[0].port: Invalid value: 70000: must be between 1 and 65535, inclusive"
 	f.untilProblems(w.namespace, problem)
 	w.slice("shop-1", "shop", "10.0.0.2")
-	f.until("another slice is active", endpointsAre(shop, "10.0.0.2"))
+	f.waitUntil("another slice is active", endpointsAre(shop, "10.0.0.2"))
 	portIs := func(want uint16) func(*model.Cluster) bool {
 		return func(state *model.Cluster) bool {
 			return slices.ContainsFunc(state.SlicesOf(web), func(s *model.EndpointSlice) bool { return s.Ports[0].Port == want })
@@ -153,12 +153,12 @@ func TestInvalidObjectKeepsItsLastKnownGoodVersion(t *testing.T) {
 		t.Error("the last known good version is not active")
 	}
 	w.patchSlice("web-1", `{"ports": [{"name": "http", "port": 8081}]}`)
-	f.until("the slice is valid again", portIs(8081))
+	f.waitUntil("the slice is valid again", portIs(8081))
 	f.untilProblems(w.namespace)
 
 	w.patchSlice("web-1", `{"ports": [{"name": "http", "port": 70000}]}`)
 	f.untilProblems(w.namespace, problem)
 	w.deleteSlice("web-1")
-	f.until("the slice is deleted", endpointsAre(web))
+	f.waitUntil("the slice is deleted", endpointsAre(web))
 	f.untilProblems(w.namespace)
 }

@@ -101,7 +101,7 @@ func measureBounded(b *testing.B, limit uint64, record func(step string, took ti
 }
 
 // countSlotChains counts the chains that select a slot.
-func countSlotChains(b *testing.B, m *machine) (rows int) {
+func countSlotChains(b *testing.B, m *machine) (count int) {
 	b.Helper()
 	objects, err := m.tables.Objects(b.Context(), model.IPv4)
 	if err != nil {
@@ -109,10 +109,10 @@ func countSlotChains(b *testing.B, m *machine) (rows int) {
 	}
 	for _, chain := range objects.Chains {
 		if strings.HasPrefix(chain, "lb-") {
-			rows++
+			count++
 		}
 	}
-	return rows
+	return count
 }
 
 // heap returns the bytes of the heap in use, without garbage.

@@ -55,7 +55,7 @@ func BenchmarkBusyRuleset(b *testing.B) {
 		for range 5 {
 			restart(&rows[1])
 		}
-		stop := m.disturb(b)
+		stop := m.changeRulesetUntilStopped(b)
 		for range 5 {
 			restart(&rows[2])
 		}
@@ -84,8 +84,8 @@ func (m *machine) nft(b *testing.B, text string) {
 	}
 }
 
-// disturb keeps changing the ruleset in another table until it is stopped.
-func (m *machine) disturb(b *testing.B) (stop func()) {
+// changeRulesetUntilStopped keeps changing the ruleset in another table until it is stopped.
+func (m *machine) changeRulesetUntilStopped(b *testing.B) (stop func()) {
 	b.Helper()
 	var other *nft.Conn
 	err := m.Do(func() (err error) {

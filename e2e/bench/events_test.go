@@ -15,14 +15,14 @@ type event struct {
 	change func(s size, number, round int) model.Change
 	// needs is the type of Service that the event requires.
 	needs serviceType
-	// times is the number of measurements in each iteration of the benchmark.
-	times int
+	// samples is the number of measurements in each iteration of the benchmark.
+	samples int
 }
 
 var events = []event{
-	{name: "one endpoint replaced", number: size.scattered, change: size.replace, needs: onlyClusterIP, times: 5000},
-	{name: "one endpoint removed or added", number: size.pairwise, change: size.resize, needs: onlyClusterIP, times: 5000},
-	{name: "one source range replaced", number: size.loadBalancerPairwise, change: size.replaceRange, needs: loadBalancer, times: 200},
+	{name: "one endpoint replaced", number: size.scattered, change: size.replace, needs: onlyClusterIP, samples: 5000},
+	{name: "one endpoint removed or added", number: size.pairwise, change: size.resize, needs: onlyClusterIP, samples: 5000},
+	{name: "one source range replaced", number: size.loadBalancerPairwise, change: size.replaceRange, needs: loadBalancer, samples: 200},
 }
 
 // scattered picks another Service each round, distributed over the whole cluster, so that all types of Services are

@@ -43,20 +43,20 @@ type latencyHandler struct {
 func (*latencyHandler) Derive([]selection.Decision) any { return nil }
 func (*latencyHandler) OnSynced(selection.SyncState)    {}
 
-func (f *latencyHandler) OnApplied(service model.ObjectName, _ any) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if since, isWaiting := f.since[service]; isWaiting {
-		f.took = append(f.took, time.Since(since))
-		delete(f.since, service)
+func (h *latencyHandler) OnApplied(service model.ObjectName, _ any) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if since, isPending := h.since[service]; isPending {
+		h.took = append(h.took, time.Since(since))
+		delete(h.since, service)
 	}
 }
 
-func (f *latencyHandler) record(service model.ObjectName) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if _, isWaiting := f.since[service]; !isWaiting {
-		f.since[service] = time.Now()
+func (h *latencyHandler) record(service model.ObjectName) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if _, isWaiting := h.since[service]; !isWaiting {
+		h.since[service] = time.Now()
 	}
 }
 
@@ -133,6 +133,6 @@ func (failingObserver) Queued(syncer.Changes, time.Time) {}
 
 func (failingObserver) Synced(syncer.Report, time.Time, time.Time) {}
 
-func (u failingObserver) Failed(err error, _ syncer.Report, _, _ time.Time, _ time.Duration) {
-	u.b.Error(err)
+func (o failingObserver) Failed(err error, _ syncer.Report, _, _ time.Time, _ time.Duration) {
+	o.b.Error(err)
 }

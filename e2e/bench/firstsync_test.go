@@ -31,7 +31,7 @@ func (r *recorder) Commit(ctx context.Context, batch ruleset.Batch) error {
 func BenchmarkFirstSync(b *testing.B) {
 	for _, size := range requestedSizes() {
 		b.Run(size.String(), func(b *testing.B) {
-			row := firstSync{size: size}
+			row := firstSyncRow{size: size}
 			var syncs, floors, inBatches []time.Duration
 			for b.Loop() {
 				b.StopTimer()

@@ -32,8 +32,8 @@ func BenchmarkOneChange(b *testing.B) {
 					byType[kind] = &samples{}
 				}
 				for iteration := 0; b.Loop(); iteration++ {
-					for round := range event.times {
-						event.measure(b, p, size, iteration*event.times+round, byType)
+					for round := range event.samples {
+						event.measure(b, p, size, iteration*event.samples+round, byType)
 					}
 				}
 				recordChange(b, event, size, byType)
@@ -72,11 +72,11 @@ func recordChange(b *testing.B, e event, s size, byType map[serviceType]*samples
 	slices.Sort(all.times)
 	b.ReportMetric(percentile(all.times, 50).Seconds()*1e6, "p50-µs")
 	b.ReportMetric(percentile(all.times, 99).Seconds()*1e6, "p99-µs")
-	results.changes = append(results.changes, oneChange{event: e.name, cluster: s.String(), samples: all})
+	results.changes = append(results.changes, changeRow{event: e.name, cluster: s.String(), samples: all})
 	for _, kind := range serviceTypes {
 		if times := byType[kind].times; s.mix && len(times) > 0 && len(times) < len(all.times) {
 			slices.Sort(times)
-			results.changes = append(results.changes, oneChange{event: "  of type " + string(kind), cluster: s.String(), samples: *byType[kind]})
+			results.changes = append(results.changes, changeRow{event: "  of type " + string(kind), cluster: s.String(), samples: *byType[kind]})
 		}
 	}
 }

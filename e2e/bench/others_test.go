@@ -140,15 +140,15 @@ func (r *othersRow) measure(b *testing.B, e event, iteration int, alone, withOth
 	b.Helper()
 	for round := range othersRounds {
 		round += iteration * othersRounds
-		for _, side := range []struct {
+		for _, target := range []struct {
 			p    *syncer.Proxy
 			took *[]time.Duration
 		}{{alone, &r.alone}, {withOthers, &r.withOthers}} {
 			change := e.change(changedSize, e.number(changedSize, round), round)
 			started := time.Now()
-			side.p.Apply(change)
-			sync(b, side.p)
-			*side.took = append(*side.took, time.Since(started))
+			target.p.Apply(change)
+			sync(b, target.p)
+			*target.took = append(*target.took, time.Since(started))
 		}
 	}
 }

@@ -86,18 +86,18 @@ const clusterIPsDialled = 10
 // cluster is the cost of the table's size. The last three paths dial every frontend: in a large cluster the CPU caches
 // have evicted a frontend before it is dialled again, in the smallest they never have.
 func (s *site) allPaths(servers []*fabric.Pod) []*path {
-	straight := newPath("directly to the endpoint", "direct")
+	direct := newPath("directly to the endpoint", "direct")
 	for _, server := range servers {
-		straight.add(server.IPv4, podPort)
+		direct.add(server.IPv4, podPort)
 	}
 	everyType, exposed, balanced := s.size.numbersOf(serviceTypes...), s.size.numbersOf(nodePort, loadBalancer), s.size.numbersOf(loadBalancer)
-	some := spread(balanced, minExposed)
+	sampled := spread(balanced, minExposed)
 	return []*path{
-		straight,
+		direct,
 		newPath("ClusterIP, always the same", "one-ClusterIP").toClusterIPs(everyType[:1]),
 		newPath("ClusterIP, ten of them", "ClusterIPs").toClusterIPs(spread(everyType, clusterIPsDialled)),
-		newPath("node port, eight of them", "node-ports").toNodePorts(s.near, some),
-		newPath("LB IP with source ranges, eight of them", "LB-IPs").toLoadBalancers(some),
+		newPath("node port, eight of them", "node-ports").toNodePorts(s.near, sampled),
+		newPath("LB IP with source ranges, eight of them", "LB-IPs").toLoadBalancers(sampled),
 		newPath("ClusterIP, each of all (cold caches)", "all-ClusterIPs").toClusterIPs(everyType),
 		newPath("node port, each of all (cold caches)", "all-node-ports").toNodePorts(s.near, exposed),
 		newPath("LB IP, each of all (cold caches)", "all-LB-IPs").toLoadBalancers(balanced),

@@ -12,8 +12,8 @@ import (
 
 // results are the results of the benchmarks, for the tables.
 var results struct {
-	first    []firstSync
-	changes  []oneChange
+	first    []firstSyncRow
+	changes  []changeRow
 	beside   []othersRow
 	connects []connectRow
 	steep    []tenantRow
@@ -28,7 +28,7 @@ var results struct {
 	looks      []dumpRow
 }
 
-type firstSync struct {
+type firstSyncRow struct {
 	size     size
 	elements int
 	sync     time.Duration
@@ -39,7 +39,7 @@ type firstSync struct {
 	peak         int64
 }
 
-type oneChange struct {
+type changeRow struct {
 	event, cluster string
 	samples
 }
@@ -126,9 +126,9 @@ func printWithOthers(w io.Writer) {
 	fmt.Fprintf(w, "\nOne event in a small cluster, %s, alone and with other users' Services (medians)\n\n", changedSize)
 	fmt.Fprintln(w, "event\tothers\tsamples\talone\twith others\twith/alone\t")
 	for _, row := range results.beside {
-		alone, beside := median(row.alone), median(row.withOthers)
+		alone, withOthers := median(row.alone), median(row.withOthers)
 		fmt.Fprintf(w, "%s\t%d %s\t%d\t%s\t%s\t%.1f\t\n", row.event, row.count, row.others, len(row.alone),
-			alone.Round(time.Microsecond), beside.Round(time.Microsecond), ratio(beside, alone))
+			alone.Round(time.Microsecond), withOthers.Round(time.Microsecond), ratio(withOthers, alone))
 	}
 	fmt.Fprintln(w)
 }
@@ -170,11 +170,11 @@ func printBounded(w io.Writer) {
 	fmt.Fprintln(w, "step\tsamples\tkeys p50\tp99\twith a bound p50\tp99\tbound/keys\tmax elements written\t")
 	for _, row := range results.bounded {
 		plain, bounded := slices.Sorted(slices.Values(row.plain)), slices.Sorted(slices.Values(row.bounded))
-		at := func(times []time.Duration, percent int) time.Duration {
+		roundedPercentile := func(times []time.Duration, percent int) time.Duration {
 			return percentile(times, percent).Round(time.Microsecond)
 		}
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%.1f\t%d\t\n", row.step, len(bounded), at(plain, 50), at(plain, 99),
-			at(bounded, 50), at(bounded, 99), ratio(percentile(bounded, 50), percentile(plain, 50)), row.written)
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%.1f\t%d\t\n", row.step, len(bounded), roundedPercentile(plain, 50), roundedPercentile(plain, 99),
+			roundedPercentile(bounded, 50), roundedPercentile(bounded, 99), ratio(percentile(bounded, 50), percentile(plain, 50)), row.written)
 	}
 	fmt.Fprintln(w, "\nafter the first sync\telements\tslot counts\theap\t")
 	for i, name := range []string{"keys", "with a bound"} {

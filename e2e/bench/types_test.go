@@ -59,10 +59,10 @@ func (s size) numbersOf(types ...serviceType) []int {
 }
 
 // spread returns as many of the numbers as some says, at equal distances, including the first.
-func spread(numbers []int, some int) []int {
+func spread(numbers []int, count int) []int {
 	var chosen []int
-	for i := range some {
-		chosen = append(chosen, numbers[i*len(numbers)/some])
+	for i := range count {
+		chosen = append(chosen, numbers[i*len(numbers)/count])
 	}
 	return chosen
 }

@@ -64,7 +64,7 @@ func BenchmarkUDPChange(b *testing.B) {
 			}
 			b.ReportMetric(percentile(slices.Sorted(slices.Values(deleted.times)), 50).Seconds()*1e6, "p50-µs")
 			name := fmt.Sprintf("one endpoint of a UDP Service replaced, %d other flows", others)
-			for _, row := range []oneChange{
+			for _, row := range []changeRow{
 				{event: name, cluster: size.String(), samples: found},
 				{event: "… until its flow is deleted", cluster: size.String(), samples: deleted},
 			} {
@@ -75,21 +75,21 @@ func BenchmarkUDPChange(b *testing.B) {
 	}
 }
 
-func (m *samples) measureOne(b *testing.B, p *syncer.Proxy, change model.Change) {
+func (s *samples) measureOne(b *testing.B, p *syncer.Proxy, change model.Change) {
 	b.Helper()
 	started := time.Now()
 	p.Apply(change)
 	report := sync(b, p)
-	m.times = append(m.times, time.Since(started))
-	m.written = max(m.written, written(report))
+	s.times = append(s.times, time.Since(started))
+	s.written = max(s.written, written(report))
 }
 
 // measureFlows measures the deletion of the stale flow: the one whose endpoint was replaced.
-func (m *samples) measureFlows(b *testing.B, machine *machine, index *serviceindex.Index) {
+func (s *samples) measureFlows(b *testing.B, machine *machine, index *serviceindex.Index) {
 	b.Helper()
 	started := time.Now()
 	done, err := conntrackgc.NewReconciler(conntrack.NewDumpScheduler(machine.conn, nil), index, machine.routes.IsLocal).CleanOnce(b.Context())
-	m.times = append(m.times, time.Since(started))
+	s.times = append(s.times, time.Since(started))
 	deleted := 0
 	for _, pass := range done.Flows {
 		deleted += pass.Deleted
@@ -142,8 +142,8 @@ func openEntries(b *testing.B, m *machine) entries {
 // add adds the entry of a UDP flow, with a timeout as of an established one.
 func (e entries) add(client netip.AddrPort, dialled, replySrc netip.Addr) {
 	e.b.Helper()
-	to, back := netip.AddrPortFrom(dialled, dnsPort), netip.AddrPortFrom(replySrc, dnsPort)
-	flow := &netlink.ConntrackFlow{FamilyType: unix.AF_INET, TimeOut: 3600, Forward: tuple(client, to), Reverse: tuple(back, client)}
+	to, replyFrom := netip.AddrPortFrom(dialled, dnsPort), netip.AddrPortFrom(replySrc, dnsPort)
+	flow := &netlink.ConntrackFlow{FamilyType: unix.AF_INET, TimeOut: 3600, Forward: tuple(client, to), Reverse: tuple(replyFrom, client)}
 	if err := e.handle.ConntrackCreate(netlink.ConntrackTable, unix.AF_INET, flow); err != nil {
 		e.b.Fatalf("add a flow from %s to %s: %v", client, to, err)
 	}

@@ -44,8 +44,8 @@ const (
 	measuredServices = 1000
 	// rounds is the number of measured rounds after the first one, which hands out cursors.
 	rounds = 2
-	// perSecond is the rate of a node's connections to each of its Services; it is busierZone times as high in zone b.
-	perSecond, busierZone = 0.2, 4
+	// perSecond is the rate of a node's connections to each of its Services; it is busyZoneFactor times as high in zone b.
+	perSecond, busyZoneFactor = 0.2, 4
 )
 
 // proxiesVariable is the environment variable that makes the test program respond for all proxies. Its value is the number of
@@ -90,7 +90,7 @@ func BenchmarkFiveThousandProxies(b *testing.B) {
 		zones[number] = zoneOf(number)
 	}
 	c.fill(b, zones)
-	for _, each := range []struct {
+	for _, test := range []struct {
 		name  string
 		asked int  // Services dialled from each node
 		isNew bool // nothing was published before
@@ -98,13 +98,13 @@ func BenchmarkFiveThousandProxies(b *testing.B) {
 		{"1000 Services per node, steady", 1000, false},
 		{"50 Services per node, nothing published", 50, true},
 	} {
-		b.Run(each.name, func(b *testing.B) {
-			if each.isNew {
+		b.Run(test.name, func(b *testing.B) {
+			if test.isNew {
 				c.deleteAllDemand(b)
 			} else {
 				c.publishAll(b)
 			}
-			port := startProxies(b, each.asked)
+			port := startProxies(b, test.asked)
 			for b.Loop() {
 				c.measure(b, port, nodes)
 			}
@@ -180,9 +180,9 @@ func (c *fakeCluster) publishAll(b *testing.B) {
 		if service.Annotations[policy.DemandSourceAnnotation] == "" {
 			return nil
 		}
-		const share = servicedemand.PPM / (2 + busierZone)
+		const share = servicedemand.PPM / (2 + busyZoneFactor)
 		object := demandOf(service.Namespace, service.Name, nil)
-		object.Zones = []servicedemand.Zone{{Zone: "a", DemandPPM: share}, {Zone: "b", DemandPPM: busierZone * share}, {Zone: "c", DemandPPM: share}}
+		object.Zones = []servicedemand.Zone{{Zone: "a", DemandPPM: share}, {Zone: "b", DemandPPM: busyZoneFactor * share}, {Zone: "c", DemandPPM: share}}
 		object.Labels = map[string]string{"app.kubernetes.io/managed-by": "vicinity-webhook"}
 		object.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: service.Name, UID: service.UID}}
 		return writer.Create(b.Context(), object)
@@ -196,7 +196,7 @@ func (c *fakeCluster) measure(b *testing.B, port uint16, nodes int) {
 	defer c.countWatch(b, &bytes)()
 	c.port = port
 	r := c.start(b, "one", func(o *demand.Options) { o.Every = 0 })
-	defer r.end()
+	defer r.stop()
 	wait.Within(b, 10*time.Minute, "the first round", func() bool { _, ended := r.lastRound(); return ended >= 1 })
 	cpu, began, first, writes := cpuTime(b), time.Now(), bytes.Load(), total(r.reportedWrites())
 	wait.Within(b, 20*time.Minute, "more rounds", func() bool {
@@ -236,13 +236,13 @@ func total(counts map[string]int) (sum int) {
 // countWatch watches ServiceDemands as a proxy does, and counts the received bytes.
 func (c *fakeCluster) countWatch(b *testing.B, bytes *received.Bytes) (stop func()) {
 	b.Helper()
-	follower, err := client.NewWithWatch(bytes.Wrap(c.api.AdminConfig()), client.Options{Scheme: c.client.Scheme()})
+	watcher, err := client.NewWithWatch(bytes.Wrap(c.api.AdminConfig()), client.Options{Scheme: c.client.Scheme()})
 	must.Succeed(b, err)
 	var list servicedemand.List
-	must.Succeed(b, follower.List(b.Context(), &list))
+	must.Succeed(b, watcher.List(b.Context(), &list))
 	ctx, cancel := context.WithCancel(b.Context())
 	options := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: list.ResourceVersion}}
-	events, err := follower.Watch(ctx, &servicedemand.List{}, options)
+	events, err := watcher.Watch(ctx, &servicedemand.List{}, options)
 	must.Succeed(b, err)
 	ended := make(chan struct{})
 	go func() {
@@ -331,7 +331,7 @@ func (p *proxies) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		page.Duration = now.Sub(last)
 		rate := perSecond
 		if zoneOf(number) == "b" {
-			rate *= busierZone
+			rate *= busyZoneFactor
 		}
 		stride := measuredServices / p.pulls
 		for service := number / 3 % stride; service < measuredServices; service += stride {

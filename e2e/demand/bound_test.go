@@ -32,8 +32,8 @@ const (
 	// withinBound is the maximum load of an endpoint, as a multiple of the mean, apart from chance: the bound plus the
 	// rounding to slots.
 	withinBound = 1.25
-	// observedRounds is the number of connections to count for a check of the bound.
-	observedRounds = 4000
+	// observedConnections is the number of connections to count for a check of the bound.
+	observedConnections = 4000
 )
 
 // diallers are clients that make connections at a fixed rate, nine of ten of them in one zone, until the test ends.
@@ -120,10 +120,10 @@ func (d *diallers) busiest(t *testing.T, connections int) float64 {
 // deviations. Proxies may not have the newest plan yet, so the bound must hold in one of three windows.
 func (d *diallers) expectBound(t *testing.T, when string) {
 	t.Helper()
-	mean := float64(observedRounds) / float64(len(d.cluster.pods))
+	mean := float64(observedConnections) / float64(len(d.cluster.pods))
 	limit, got := withinBound+3*math.Sqrt(withinBound/mean), 0.0
 	for range 3 {
-		got = d.busiest(t, observedRounds)
+		got = d.busiest(t, observedConnections)
 		t.Logf("%s, the busiest endpoint gets %.2f times the mean", when, got)
 		if got <= limit {
 			return
@@ -132,8 +132,8 @@ func (d *diallers) expectBound(t *testing.T, when string) {
 	t.Errorf("%s, the busiest endpoint got %.2f times the mean, want at most %.2f", when, got, limit)
 }
 
-// elements returns the number of elements that each proxy has written into the kernel so far.
-func (c *testCluster) elements(t *testing.T) map[string]float64 {
+// writtenElements returns the number of elements that each proxy has written into the kernel so far.
+func (c *testCluster) writtenElements(t *testing.T) map[string]float64 {
 	t.Helper()
 	written := map[string]float64{}
 	for i, node := range c.nodes {
@@ -148,15 +148,15 @@ func (c *testCluster) elements(t *testing.T) map[string]float64 {
 	return written
 }
 
-// settled waits until the proxies have applied the published demand: neither the object nor the number of written
+// waitUntilSettled waits until the proxies have applied the published demand: neither the object nor the number of written
 // elements changes during some rounds of the leader.
-func (c *testCluster) settled(t *testing.T, leader *replica) (object *servicedemand.ServiceDemand, elements map[string]float64) {
+func (c *testCluster) waitUntilSettled(t *testing.T, leader *replica) (object *servicedemand.ServiceDemand, elements map[string]float64) {
 	t.Helper()
 	wait.Until(t, "stable demand and elements", func() bool {
-		object, elements = objectOf(t, c.client, "web"), c.elements(t)
+		object, elements = objectOf(t, c.client, "web"), c.writtenElements(t)
 		_, began := leader.lastRound()
 		wait.Until(t, "five rounds", func() bool { _, rounds := leader.lastRound(); return rounds >= began+5 })
-		current := c.elements(t)
+		current := c.writtenElements(t)
 		return objectOf(t, c.client, "web").ResourceVersion == object.ResourceVersion && maps.Equal(current, elements)
 	})
 	return object, elements
@@ -186,13 +186,13 @@ func TestLoadBoundHoldsWithMeasuredDemand(t *testing.T) {
 
 	// The leader ends. Its successor continues with the values of the object, and no slot moves.
 	two := c.start(t, "two", time.Hour)
-	before, elements := c.settled(t, one)
-	one.end()
+	before, elements := c.waitUntilSettled(t, one)
+	one.stop()
 	wait.Until(t, "ten rounds of the successor", func() bool { _, rounds := two.lastRound(); return rounds >= 10 })
 	if after := objectOf(t, c.client, "web"); math.Abs(float64(zoneDemand(after, busyZone))-float64(zoneDemand(before, busyZone))) > 25_000 {
 		t.Errorf("the successor published %v, want %v", after.Zones, before.Zones)
 	}
-	if current := c.elements(t); objectOf(t, c.client, "web").ResourceVersion == before.ResourceVersion && !maps.Equal(current, elements) {
+	if current := c.writtenElements(t); objectOf(t, c.client, "web").ResourceVersion == before.ResourceVersion && !maps.Equal(current, elements) {
 		t.Errorf("elements were written without new demand: %v after %v", current, elements)
 	}
 
@@ -212,7 +212,7 @@ func TestLoadBoundHoldsWithMeasuredDemand(t *testing.T) {
 	}
 
 	// No leader publishes for more than an hour, so proxies use the default demand.
-	two.end()
+	two.stop()
 	c.ageLease(t, 2*time.Hour)
 	wait.Until(t, "all six proxies plan with default demand", func() bool { return c.countPlannedWith("labels") == len(c.nodes) })
 	if got := diallers.busiest(t, 1000); got < 2 {
@@ -235,7 +235,7 @@ func TestLyingProxy(t *testing.T) {
 	lying := c.startLyingProxy(t, 4)
 	wait.Until(t, "the false demand is published", func() bool { return c.demandOf(t, "zone-c") > 900_000 })
 	// With the zone preference alone, each of the two endpoints would get 0.45 of all connections, 2.7 times the mean.
-	if got := diallers.busiest(t, observedRounds/2); got > 2.7*1.1+1./8 {
+	if got := diallers.busiest(t, observedConnections/2); got > 2.7*1.1+1./8 {
 		t.Errorf("the busiest endpoint got %.2f times the mean, more than with the zone preference alone", got)
 	}
 	if token := lying.token.Load(); token == nil || c.isAllowed(t, *token, "get", "nodes") || c.isAllowed(t, *token, "list", "services") {

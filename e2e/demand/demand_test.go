@@ -132,11 +132,11 @@ func zoneNamed(node string) string { return "zone-" + strings.TrimPrefix(node, "
 
 // replica is a replica of the webhook that measures demand or waits to become the leader.
 type replica struct {
-	log    *logs.Log
-	end    func()
-	mutex  sync.Mutex
-	rounds []demand.Round
-	ended  int
+	log        *logs.Log
+	stop       func()
+	mutex      sync.Mutex
+	rounds     []demand.Round
+	endedTerms int
 	// writes are the requests that the replica sends, reported the numbers of writes that it reports to its observer.
 	writes   *sent.Writes
 	reported map[string]int
@@ -153,7 +153,7 @@ func (r *replica) Measured(round demand.Round) {
 func (r *replica) LeadEnded() {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	r.ended++
+	r.endedTerms++
 }
 
 func (r *replica) MeasureFailed() {
@@ -276,7 +276,7 @@ func TestDemandSkewEvent(t *testing.T) {
 		t.Errorf("the second replica did %d rounds, want none while the first leads", rounds)
 	}
 
-	one.end()
+	one.stop()
 	wait.Until(t, "the other replica detects the skew", func() bool {
 		round, _ := two.lastRound()
 		return round.Reporting == 3 && round.Services["shop/web"].MaxSkew > 2
@@ -285,8 +285,8 @@ func TestDemandSkewEvent(t *testing.T) {
 	must.Succeed(t, c.proxies[2].Stop(wait.Timeout))
 	two.log.WaitFor(t, "some proxies do not answer")
 	expectSkew(t, two)
-	if _, rounds := one.lastRound(); one.ended != 1 {
-		t.Errorf("the first replica ended its term %d times, after %d rounds, want once", one.ended, rounds)
+	if _, rounds := one.lastRound(); one.endedTerms != 1 {
+		t.Errorf("the first replica ended its term %d times, after %d rounds, want once", one.endedTerms, rounds)
 	}
 }
 
@@ -310,7 +310,7 @@ func TestTokenPermitsOnlyDemandPage(t *testing.T) {
 	webhook := c.api.Account(t, system, "vicinity-webhook").BearerToken
 	client := site.Client(c.control.Namespace)
 	client.Transport.(*http.Transport).TLSClientConfig = &tls.Config{InsecureSkipVerify: true} //nolint:gosec // as the puller does
-	for _, each := range []struct {
+	for _, test := range []struct {
 		who, token, path string
 		want             int
 	}{
@@ -319,10 +319,10 @@ func TestTokenPermitsOnlyDemandPage(t *testing.T) {
 		{"the webhook", webhook, demandapi.Path, 403},
 		{"an invalid token", "abc", demandapi.Path, 401},
 	} {
-		url := fmt.Sprintf("https://%s:%d%s", c.nodes[0].IPv4, port, each.path)
+		url := fmt.Sprintf("https://%s:%d%s", c.nodes[0].IPv4, port, test.path)
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 		must.Succeed(t, err)
-		request.Header.Set("Authorization", "Bearer "+each.token)
+		request.Header.Set("Authorization", "Bearer "+test.token)
 		var status int
 		var body []byte
 		wait.Success(t, "a response", func() error {
@@ -335,8 +335,8 @@ func TestTokenPermitsOnlyDemandPage(t *testing.T) {
 			body, err = io.ReadAll(response.Body)
 			return err
 		})
-		if status != each.want {
-			t.Errorf("%s reads %s: status %d, want %d: %.100s", each.who, each.path, status, each.want, body)
+		if status != test.want {
+			t.Errorf("%s reads %s: status %d, want %d: %.100s", test.who, test.path, status, test.want, body)
 		}
 	}
 	for verb, want := range map[string]string{

@@ -195,11 +195,11 @@ func startReplica(t testing.TB, api *site.Site, identity string, options demand.
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- demand.Run(ctx, r.writes.Wrap(config), options) }()
-	r.end = sync.OnceFunc(func() {
+	r.stop = sync.OnceFunc(func() {
 		cancel()
 		must.Succeed(t, <-ended)
 	})
-	t.Cleanup(r.end)
+	t.Cleanup(r.stop)
 	return r
 }
 
@@ -260,9 +260,9 @@ func (c *fakeCluster) waitFor(t testing.TB, isRight func(*servicedemand.ServiceD
 
 // zoneDemand returns the demand of a zone.
 func zoneDemand(object *servicedemand.ServiceDemand, zone string) uint32 {
-	for _, each := range object.Zones {
-		if each.Zone == zone {
-			return each.DemandPPM
+	for _, z := range object.Zones {
+		if z.Zone == zone {
+			return z.DemandPPM
 		}
 	}
 	return 0

@@ -69,7 +69,7 @@ func TestDemandIsPublishedOnRequest(t *testing.T) {
 	wait.Equal(t, "the holder of the Lease", "one", holder)
 
 	two := c.start(t, "two")
-	one.end()
+	one.stop()
 	wait.Equal(t, "the holder of the Lease", "two", holder)
 	before := c.object(t, "web").ResourceVersion
 	_, began := two.lastRound()
@@ -174,7 +174,7 @@ func TestSchemaRejectsInvalidObjects(t *testing.T) {
 		}
 		return zones
 	}
-	for _, each := range []struct {
+	for _, test := range []struct {
 		name  string
 		zones map[string]uint32
 		want  string // of the error; empty if the object is valid
@@ -186,9 +186,9 @@ func TestSchemaRejectsInvalidObjects(t *testing.T) {
 		{"513 zones", zones(513), "must have at most 512 items"},
 		{"no zones", nil, "zones"},
 	} {
-		err := c.client.Create(t.Context(), demandOf("shop", "web", each.zones), client.DryRunAll)
-		if each.want == "" && err != nil || each.want != "" && (err == nil || !strings.Contains(err.Error(), each.want)) {
-			t.Errorf("%s: %v, want %q", each.name, err, each.want)
+		err := c.client.Create(t.Context(), demandOf("shop", "web", test.zones), client.DryRunAll)
+		if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+			t.Errorf("%s: %v, want %q", test.name, err, test.want)
 		}
 	}
 	if text := c.api.Kubectl(t, "explain", "servicedemands.zones.demandPPM"); !strings.Contains(text, "of a million connections") {

@@ -40,7 +40,7 @@ func (s *setup) playEvacuation(ctx context.Context, p *page) (result string, mis
 	after := act{headline: evacuation.headline, changed: evacuation.evacuated}
 	restored, _, err := s.applyEvacuation(ctx, after)
 	made, failures := clients.end()
-	moved := open.moved()
+	moved := open.mistakes()
 	if err := errors.Join(err, ctx.Err()); err != nil {
 		return "", nil, err
 	}
@@ -92,17 +92,17 @@ func (s *setup) applyEvacuation(ctx context.Context, act act) (observed observat
 
 // busyClients are clients that keep connecting until they are stopped.
 type busyClients struct {
-	ended      chan struct{}
+	stop       chan struct{}
 	connecting sync.WaitGroup
 
 	mu       sync.Mutex
-	made     int
+	attempts int
 	failures []string
 }
 
 // startClients connects from every client, alternating between the families.
 func (s *setup) startClients(ctx context.Context) *busyClients {
-	b := &busyClients{ended: make(chan struct{})}
+	b := &busyClients{stop: make(chan struct{})}
 	for _, from := range s.locations {
 		b.connecting.Go(func() {
 			for i := 0; b.shouldContinue(ctx); i++ {
@@ -117,7 +117,7 @@ func (s *setup) startClients(ctx context.Context) *busyClients {
 // shouldContinue waits a moment, to leave CPU time to the proxies, and reports whether the clients should continue.
 func (b *busyClients) shouldContinue(ctx context.Context) bool {
 	select {
-	case <-b.ended:
+	case <-b.stop:
 		return false
 	case <-ctx.Done():
 		return false
@@ -129,17 +129,17 @@ func (b *busyClients) shouldContinue(ctx context.Context) bool {
 func (b *busyClients) record(from location, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.made++
+	b.attempts++
 	if err != nil && len(b.failures) < failuresWorthTrying {
 		b.failures = append(b.failures, fmt.Sprintf("%s: a connection failed during the evacuation: %v", from.node.Name, err))
 	}
 }
 
 // end stops the clients, and returns the number of attempted connections and, as sentences, the failures.
-func (b *busyClients) end() (made int, failures []string) {
-	close(b.ended)
+func (b *busyClients) end() (attempts int, failures []string) {
+	close(b.stop)
 	b.connecting.Wait()
-	return b.made, b.failures
+	return b.attempts, b.failures
 }
 
 // openConnection is an open connection and the web pod that responded first.
@@ -170,9 +170,9 @@ func (s *setup) openConnections() (openConnections, error) {
 	return all, nil
 }
 
-// moved sends another request over each connection, and returns, as sentences, the connections that fail or have
+// mistakes sends another request over each connection, and returns, as sentences, the connections that fail or have
 // another server.
-func (all openConnections) moved() []string {
+func (all openConnections) mistakes() []string {
 	var found []string
 	for _, c := range all {
 		reply, err := c.Request(connectionTimeout)

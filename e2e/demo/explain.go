@@ -52,27 +52,27 @@ func (s *setup) explain(ctx context.Context, node string, flags ...string) (stri
 // disagreements returns, as sentences, the differences between explain's output for every node and the owner's
 // settings.
 func (s *setup) disagreements(ctx context.Context, act act) []string {
-	return s.compareExplanations(ctx, func(p location, explanations []explanation) []string {
-		return append(disagreement(p.node.Name, explanations, s.expected(p.zone, act.excludedZone())),
-			reasonDisagreement(p.node.Name, explanations, inZone(act.evacuated, s.locations))...)
+	return s.compareExplanations(ctx, func(loc location, explanations []explanation) []string {
+		return append(disagreement(loc.node.Name, explanations, s.expected(loc.zone, act.excludedZone())),
+			reasonDisagreement(loc.node.Name, explanations, inZone(act.evacuated, s.locations))...)
 	})
 }
 
 // compareExplanations runs explain for every node.
 func (s *setup) compareExplanations(ctx context.Context, compare func(location, []explanation) []string) []string {
 	var found []string
-	for _, p := range s.locations {
-		output, err := s.explain(ctx, p.node.Name, "-o", "json")
+	for _, loc := range s.locations {
+		output, err := s.explain(ctx, loc.node.Name, "-o", "json")
 		if err != nil {
 			found = append(found, err.Error())
 			continue
 		}
 		var explanations []explanation
 		if err := json.Unmarshal([]byte(output), &explanations); err != nil {
-			found = append(found, fmt.Sprintf("%s: decode the output of proxy explain -o json: %v", p.node.Name, err))
+			found = append(found, fmt.Sprintf("%s: decode the output of proxy explain -o json: %v", loc.node.Name, err))
 			continue
 		}
-		found = append(found, compare(p, explanations)...)
+		found = append(found, compare(loc, explanations)...)
 	}
 	return found
 }
@@ -119,9 +119,9 @@ func reasonDisagreement(node string, explanations []explanation, evacuated []loc
 // addrIn returns a function that returns a web pod's endpoint address in a family.
 func addrIn(family string) func(location) netip.Addr {
 	if family == "IPv4" {
-		return func(p location) netip.Addr { return p.web.IPv4 }
+		return func(loc location) netip.Addr { return loc.web.IPv4 }
 	}
-	return func(p location) netip.Addr { return p.web.IPv6 }
+	return func(loc location) netip.Addr { return loc.web.IPv6 }
 }
 
 // disagreement compares the explanations for one node, one of each family, with the expected web pods.
@@ -151,8 +151,8 @@ func disagreement(node string, explanations []explanation, expected []location) 
 
 func endpoints(locations []location, addrOf func(location) netip.Addr) []string {
 	list := make([]string, 0, len(locations))
-	for _, p := range locations {
-		list = append(list, netip.AddrPortFrom(addrOf(p), targetPort).String())
+	for _, loc := range locations {
+		list = append(list, netip.AddrPortFrom(addrOf(loc), targetPort).String())
 	}
 	slices.Sort(list)
 	return list

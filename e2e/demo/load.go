@@ -101,13 +101,13 @@ func (l *load) add(from location, counts []int, failures []error) {
 }
 
 // dial connects the given number of times, alternating between the addresses, and counts the responses by web pod.
-func (c loadTopology) dial(ctx context.Context, from location, times int, to []netip.AddrPort) (counts []int, failures []error) {
-	counts = make([]int, len(c.webs))
+func (t loadTopology) dial(ctx context.Context, from location, times int, to []netip.AddrPort) (counts []int, failures []error) {
+	counts = make([]int, len(t.webs))
 	for i := range times {
 		if ctx.Err() != nil || len(failures) >= failuresWorthTrying {
 			break
 		}
-		index, err := connect(from, to[i%len(to)], c.webs)
+		index, err := connect(from, to[i%len(to)], t.webs)
 		if err != nil {
 			failures = append(failures, err)
 			continue
@@ -118,14 +118,14 @@ func (c loadTopology) dial(ctx context.Context, from location, times int, to []n
 }
 
 // dialUntilAll connects over both families until exactly the expected web pods respond to a sample.
-func (c loadTopology) dialUntilAll(ctx context.Context, from location, expected []location) error {
+func (t loadTopology) dialUntilAll(ctx context.Context, from location, expected []location) error {
 	const sample = 60 // by chance, one of six with a twelfth each is missed in one of thirty samples
 	ctx, cancel := context.WithTimeout(ctx, convergenceTimeout)
 	defer cancel()
 	for _, frontend := range frontends {
 		for {
-			counts, failures := c.dial(ctx, from, sample, []netip.AddrPort{frontend})
-			reached := c.responding(counts)
+			counts, failures := t.dial(ctx, from, sample, []netip.AddrPort{frontend})
+			reached := t.responding(counts)
 			if len(failures) == 0 && slices.Equal(reached, webNames(expected)) {
 				break
 			}
@@ -140,11 +140,11 @@ func (c loadTopology) dialUntilAll(ctx context.Context, from location, expected 
 }
 
 // responding returns the names of the web pods with responses.
-func (c loadTopology) responding(counts []int) []string {
+func (t loadTopology) responding(counts []int) []string {
 	var found []string
 	for web, count := range counts {
 		if count > 0 {
-			found = append(found, c.webs[web].web.Name)
+			found = append(found, t.webs[web].web.Name)
 		}
 	}
 	return found
@@ -152,8 +152,8 @@ func (c loadTopology) responding(counts []int) []string {
 
 func webNames(locations []location) []string {
 	names := make([]string, 0, len(locations))
-	for _, p := range locations {
-		names = append(names, p.web.Name)
+	for _, loc := range locations {
+		names = append(names, loc.web.Name)
 	}
 	return names
 }

@@ -13,22 +13,22 @@ import (
 
 // exampleTopology returns two clients in each of three zones, four web pods in zone-a, and one each in zone-b and zone-c.
 func exampleTopology() loadTopology {
-	var c loadTopology
+	var topology loadTopology
 	for _, zone := range []string{"zone-a", "zone-b", "zone-c"} {
-		c.clients = append(c.clients, location{zone: zone}, location{zone: zone})
+		topology.clients = append(topology.clients, location{zone: zone}, location{zone: zone})
 	}
 	for _, suffix := range []string{"a1", "a2", "a3", "a4", "b1", "c1"} {
 		web := &fabric.Pod{Namespace: &fabric.Namespace{Name: "web-" + suffix}}
-		c.webs = append(c.webs, location{zone: "zone-" + suffix[:1], web: web})
+		topology.webs = append(topology.webs, location{zone: "zone-" + suffix[:1], web: web})
 	}
-	return c
+	return topology
 }
 
 // exampleLoads returns the loads of exampleTopology without and with a bound, of 6000 connections.
-func exampleLoads() (alone, balanced load) {
-	c := exampleTopology()
-	return load{loadTopology: c, setting: unbounded, counts: []int{520, 500, 490, 490, 2000, 2000}, stayedCount: 6000},
-		load{loadTopology: c, setting: assumed, counts: []int{885, 910, 910, 890, 1210, 1195}, stayedCount: 4400}
+func exampleLoads() (withoutBound, balanced load) {
+	topology := exampleTopology()
+	return load{loadTopology: topology, setting: unbounded, counts: []int{520, 500, 490, 490, 2000, 2000}, stayedCount: 6000},
+		load{loadTopology: topology, setting: assumed, counts: []int{885, 910, 910, 890, 1210, 1195}, stayedCount: 4400}
 }
 
 func TestInZoneShare(t *testing.T) {
@@ -45,11 +45,11 @@ func TestInZoneShare(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			c := exampleTopology()
-			if near := c.inZoneShare(test.zone, test.most); math.Abs(near-test.near) > 1e-9 {
+			topology := exampleTopology()
+			if near := topology.inZoneShare(test.zone, test.most); math.Abs(near-test.near) > 1e-9 {
 				t.Errorf("share of connections that should stay is %g, want %g", near, test.near)
 			}
-			if diff := cmp.Diff(test.wanted, webNames(c.expected(test.zone, test.most))); diff != "" {
+			if diff := cmp.Diff(test.wanted, webNames(topology.expected(test.zone, test.most))); diff != "" {
 				t.Errorf("wrong pods (-want +got):\n%s", diff)
 			}
 		})
@@ -57,7 +57,7 @@ func TestInZoneShare(t *testing.T) {
 }
 
 func TestPrintLoads(t *testing.T) {
-	alone, balanced := exampleLoads()
+	withoutBound, balanced := exampleLoads()
 	want := strings.Join([]string{
 		"                   by zone preference alone                  with max-load 120%",
 		"  zone-a  web-a1     520  █████                                885  █████████",
@@ -74,25 +74,25 @@ func TestPrintLoads(t *testing.T) {
 		"", "",
 	}, "\n")
 	var plain, coloured strings.Builder
-	printLoads(&page{w: &plain}, alone, balanced)
+	printLoads(&page{w: &plain}, withoutBound, balanced)
 	if diff := cmp.Diff(want, plain.String()); diff != "" {
 		t.Errorf("the table differs (-want +got):\n%s", diff)
 	}
-	printLoads(&page{w: &coloured, coloured: true}, alone, balanced)
+	printLoads(&page{w: &coloured, coloured: true}, withoutBound, balanced)
 	if diff := cmp.Diff(want, withoutColour(coloured.String())); diff != "" {
 		t.Errorf("the coloured table differs except for its colour (-want +got):\n%s", diff)
 	}
 }
 
 func TestLoadMistakes(t *testing.T) {
-	alone, balanced := exampleLoads()
+	withoutBound, balanced := exampleLoads()
 	tests := map[string]struct {
-		change func(alone, balanced *load)
+		change func(withoutBound, balanced *load)
 		want   []string
 	}{
 		"an overload that the bound prevents is no mistake": {func(_, _ *load) {}, nil},
 		"no overload without the bound is a mistake": {
-			func(alone, _ *load) { alone.counts = []int{1000, 1000, 1000, 1000, 1000, 1000} },
+			func(withoutBound, _ *load) { withoutBound.counts = []int{1000, 1000, 1000, 1000, 1000, 1000} },
 			[]string{"by zone preference alone the busiest web pod got 1.00 times the mean: it is not overloaded, so the bound has no effect"},
 		},
 		"an overload under the bound is a mistake": {
@@ -104,7 +104,7 @@ func TestLoadMistakes(t *testing.T) {
 			[]string{"with max-load 120%: 2400 of 6000 connections stayed in their zone, want 4400"},
 		},
 		"a single connection that leaves its zone needlessly is a mistake": {
-			func(alone, _ *load) { alone.stayedCount-- },
+			func(withoutBound, _ *load) { withoutBound.stayedCount-- },
 			[]string{"by zone preference alone: 5999 of 6000 connections stayed in their zone, want 6000"},
 		},
 		"a failed connection is a mistake": {
@@ -114,9 +114,9 @@ func TestLoadMistakes(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			alone, balanced := alone, balanced
-			test.change(&alone, &balanced)
-			if diff := cmp.Diff(test.want, loadMistakes(alone, balanced)); diff != "" {
+			withoutBound, balanced := withoutBound, balanced
+			test.change(&withoutBound, &balanced)
+			if diff := cmp.Diff(test.want, loadMistakes(withoutBound, balanced)); diff != "" {
 				t.Errorf("the mistakes differ (-want +got):\n%s", diff)
 			}
 		})

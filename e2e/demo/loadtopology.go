@@ -24,12 +24,12 @@ type loadTopology struct {
 const busyShare = 0.9
 
 // times returns the number of connections of a client in a zone.
-func (c loadTopology) times(zone string) int {
-	if c.busy == "" {
+func (t loadTopology) times(zone string) int {
+	if t.busy == "" {
 		return loadConnections
 	}
-	busy, all := len(inZone(c.busy, c.clients)), len(c.clients)
-	if zone == c.busy {
+	busy, all := len(inZone(t.busy, t.clients)), len(t.clients)
+	if zone == t.busy {
 		return int(busyShare * float64(all*loadConnections) / float64(busy))
 	}
 	return int((1 - busyShare + 1e-9) * float64(all*loadConnections) / float64(all-busy))
@@ -47,44 +47,44 @@ func (s *setup) concentratePods() (loadTopology, error) {
 		}
 		webs = append(webs, location{node: node, zone: zone, web: web})
 	}
-	for _, p := range s.locations {
-		if len(inZone(p.zone, webs)) == 0 {
-			webs = append(webs, p)
+	for _, loc := range s.locations {
+		if len(inZone(loc.zone, webs)) == 0 {
+			webs = append(webs, loc)
 		}
 	}
 	return loadTopology{clients: s.locations, webs: webs}, nil
 }
 
-func (c loadTopology) total() (sum int) {
-	for _, from := range c.clients {
-		sum += c.times(from.zone)
+func (t loadTopology) total() (sum int) {
+	for _, from := range t.clients {
+		sum += t.times(from.zone)
 	}
 	return sum
 }
 
 // mean returns the number of connections of a web pod if all get the same number.
-func (c loadTopology) mean() float64 { return float64(c.total()) / float64(len(c.webs)) }
+func (t loadTopology) mean() float64 { return float64(t.total()) / float64(len(t.webs)) }
 
-func (c loadTopology) demandIn(zone string) float64 {
-	return float64(len(inZone(zone, c.clients)) * c.times(zone))
+func (t loadTopology) demandIn(zone string) float64 {
+	return float64(len(inZone(zone, t.clients)) * t.times(zone))
 }
 
-func (c loadTopology) capacity(zone string, limit float64) float64 {
-	return float64(len(inZone(zone, c.webs))) * limit * c.mean()
+func (t loadTopology) capacity(zone string, limit float64) float64 {
+	return float64(len(inZone(zone, t.webs))) * limit * t.mean()
 }
 
 // inZoneShare returns the share of a zone's connections that should stay there: as much as its web pods may get if none
 // exceeds limit times the mean. It is computed here from the meaning of the annotation, not by the proxy's code.
-func (c loadTopology) inZoneShare(zone string, limit float64) float64 {
-	return min(1, c.capacity(zone, limit)/c.demandIn(zone))
+func (t loadTopology) inZoneShare(zone string, limit float64) float64 {
+	return min(1, t.capacity(zone, limit)/t.demandIn(zone))
 }
 
 // expected returns the web pods that a zone's clients should reach: its own, and if those are full, all that are not.
-func (c loadTopology) expected(zone string, limit float64) []location {
-	if c.inZoneShare(zone, limit) == 1 {
-		return inZone(zone, c.webs)
+func (t loadTopology) expected(zone string, limit float64) []location {
+	if t.inZoneShare(zone, limit) == 1 {
+		return inZone(zone, t.webs)
 	}
-	return slices.DeleteFunc(slices.Clone(c.webs), func(p location) bool {
-		return p.zone != zone && c.capacity(p.zone, limit) <= c.demandIn(p.zone)
+	return slices.DeleteFunc(slices.Clone(t.webs), func(loc location) bool {
+		return loc.zone != zone && t.capacity(loc.zone, limit) <= t.demandIn(loc.zone)
 	})
 }

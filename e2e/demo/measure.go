@@ -76,7 +76,7 @@ func connect(from location, frontend netip.AddrPort, webs []location) (int, erro
 	if err != nil {
 		return 0, err
 	}
-	index := slices.IndexFunc(webs, func(p location) bool { return p.web.Name == reply.Pod })
+	index := slices.IndexFunc(webs, func(loc location) bool { return loc.web.Name == reply.Pod })
 	if index < 0 {
 		return 0, fmt.Errorf("%s: response of %q, which is not a web pod", frontend, reply.Pod)
 	}
@@ -85,8 +85,8 @@ func connect(from location, frontend netip.AddrPort, webs []location) (int, erro
 
 func (s *setup) expectedIndexes(from location, emptied string) []int {
 	var indexes []int
-	for _, p := range s.expected(from.zone, emptied) {
-		indexes = append(indexes, slices.Index(s.locations, p))
+	for _, loc := range s.expected(from.zone, emptied) {
+		indexes = append(indexes, slices.Index(s.locations, loc))
 	}
 	return indexes
 }

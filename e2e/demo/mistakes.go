@@ -16,12 +16,12 @@ func (r row) mistakes(pods []string) []string {
 		found = append(found, fmt.Sprintf("%s: a connection failed: %v", r.node, failure))
 	}
 	for index, count := range r.counts {
-		isWanted := slices.Contains(r.expected, index)
+		isExpected := slices.Contains(r.expected, index)
 		switch {
-		case count > 0 && !isWanted:
+		case count > 0 && !isExpected:
 			found = append(found, fmt.Sprintf("%s: %d of %d connections went to %s, which is not an expected endpoint",
 				r.node, count, r.total(), pods[index]))
-		case count == 0 && isWanted && len(r.failures) == 0:
+		case count == 0 && isExpected && len(r.failures) == 0:
 			found = append(found, fmt.Sprintf("%s: no connection reached %s, which is as near as the others", r.node, pods[index]))
 		}
 	}

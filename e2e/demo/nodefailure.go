@@ -58,17 +58,17 @@ func (s *setup) playNodeFailure(ctx context.Context, p *page) (result string, mi
 	if err := failed.node.Unplug(); err != nil {
 		return "", nil, err
 	}
-	var unknown error
+	var detectErr error
 	known := make(chan struct{})
 	go func() {
-		unknown = s.waitForUnreachable(ctx, 1)
+		detectErr = s.waitForUnreachable(ctx, 1)
 		close(known)
 	}()
 	seconds, direct := load.dialContinuously(ctx, known)
 	<-known
 	printSeconds(p, seconds)
 	total := totalOf(seconds)
-	for _, sentence := range nodeFailureMistakes(seconds, direct, unknown) {
+	for _, sentence := range nodeFailureMistakes(seconds, direct, detectErr) {
 		mistakes = append(mistakes, "act 6. "+sentence)
 	}
 	explained, err := s.explainOn(ctx, load.clients[0])
@@ -88,11 +88,11 @@ func (s *setup) playNodeFailure(ctx context.Context, p *page) (result string, mi
 }
 
 // dialAll connects from every client until all expected web pods have responded to it.
-func (c loadTopology) dialAll(ctx context.Context, expected []location) error {
-	errs := make([]error, len(c.clients))
+func (t loadTopology) dialAll(ctx context.Context, expected []location) error {
+	errs := make([]error, len(t.clients))
 	var requests sync.WaitGroup
-	for i, from := range c.clients {
-		requests.Go(func() { errs[i] = c.dialUntilAll(ctx, from, expected) })
+	for i, from := range t.clients {
+		requests.Go(func() { errs[i] = t.dialUntilAll(ctx, from, expected) })
 	}
 	requests.Wait()
 	return errors.Join(errs...)
@@ -101,7 +101,7 @@ func (c loadTopology) dialAll(ctx context.Context, expected []location) error {
 // dialContinuously starts connections from every client at a steady rate, whether or not the earlier ones have a reply, until a
 // second has started after known was closed. direct counts connections to a live pod that bypass the Service and its
 // proxies: if they wait, other load on the machine is the cause.
-func (c loadTopology) dialContinuously(ctx context.Context, known <-chan struct{}) (seconds []second, direct second) {
+func (t loadTopology) dialContinuously(ctx context.Context, known <-chan struct{}) (seconds []second, direct second) {
 	seconds = make([]second, maxSeconds)
 	var mutex sync.Mutex
 	var dialling sync.WaitGroup
@@ -120,10 +120,10 @@ func (c loadTopology) dialContinuously(ctx context.Context, known <-chan struct{
 	for ; i < maxSeconds && (i < minSeconds || !wasKnown) && ctx.Err() == nil; i++ {
 		wasKnown = isClosed(known)
 		for began := time.Now(); time.Since(began) < time.Second; <-tick.C {
-			for _, from := range c.clients {
+			for _, from := range t.clients {
 				dial(from, frontends[0], &seconds[i])
 			}
-			from, to := c.clients[0], c.clients[1].web
+			from, to := t.clients[0], t.clients[1].web
 			dial(from, netip.AddrPortFrom(to.IPv4, targetPort), &direct)
 		}
 	}
@@ -168,13 +168,13 @@ func (s *setup) waitForUnreachable(ctx context.Context, unreachable int) error {
 	defer cancel()
 	for _, proxy := range s.proxies {
 		for proxy.node.Name != failedNode {
-			known, err := proxy.reachability(ctx)
-			if err == nil && known.Families["IPv4"].WithBaseline == len(s.locations)-1-unreachable && len(known.Unreachable) == unreachable {
+			reachability, err := proxy.reachability(ctx)
+			if err == nil && reachability.Families["IPv4"].WithBaseline == len(s.locations)-1-unreachable && len(reachability.Unreachable) == unreachable {
 				break
 			}
 			if ctx.Err() != nil {
 				return fmt.Errorf("after %s the proxy on %s should know %d nodes, %d of them unreachable, but reports %+v: %w",
-					statusTimeout, proxy.node.Name, len(s.locations)-1, unreachable, known, errors.Join(ctx.Err(), err))
+					statusTimeout, proxy.node.Name, len(s.locations)-1, unreachable, reachability, errors.Join(ctx.Err(), err))
 			}
 			time.Sleep(100 * time.Millisecond) // leaves CPU time to the proxies
 		}

@@ -69,12 +69,12 @@ func play(ctx context.Context, p *page, s *setup) error {
 // playAll plays acts until one of them cannot continue, and returns the results up to then and the mistakes.
 func playAll(ctx context.Context, p *page, all []actGroup) (results, mistakes []string) {
 	for _, group := range all {
-		result, found, err := group.play(ctx, p)
-		mistakes = append(mistakes, found...)
+		result, mistakesOfGroup, err := group.play(ctx, p)
+		mistakes = append(mistakes, mistakesOfGroup...)
 		if err != nil {
 			return results, append(mistakes, fmt.Sprintf("%s failed, so the demo ends here: %v", group.acts, err))
 		}
-		if len(found) == 0 {
+		if len(mistakesOfGroup) == 0 {
 			results = append(results, result)
 		}
 	}

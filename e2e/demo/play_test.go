@@ -45,7 +45,7 @@ func TestFailedActKeepsEarlierResults(t *testing.T) {
 }
 
 func TestBusyMachineIsReported(t *testing.T) {
-	well := []second{{made: 100, waited: 16, maxLatency: 3 * time.Second}, {made: 100}}
+	succeeded := []second{{made: 100, waited: 16, maxLatency: 3 * time.Second}, {made: 100}}
 	failed := []second{{made: 100, waited: 16, failed: 1, err: errors.New("deadline"), maxLatency: 3 * time.Second}, {made: 100}}
 	idle, busy := second{made: 20}, second{made: 20, waited: 2, maxLatency: 900 * time.Millisecond}
 	const machine = "the machine is busy, which may be the cause: of 20 connections directly to a pod, without a proxy, 2 waited, " +
@@ -56,16 +56,16 @@ func TestBusyMachineIsReported(t *testing.T) {
 		unknown  error
 		want     []string
 	}{
-		"all as expected":                       {well, idle, nil, nil},
-		"all as expected on a busy machine":     {well, busy, nil, nil},
+		"all as expected":                       {succeeded, idle, nil, nil},
+		"all as expected on a busy machine":     {succeeded, busy, nil, nil},
 		"a connection fails on an idle machine": {failed, idle, nil, []string{"1 of 200 connections failed: deadline"}},
 		"a connection fails on a busy machine":  {failed, busy, nil, []string{"1 of 200 connections failed: deadline", machine}},
-		"a proxy never detects it":              {well, idle, errors.New("the proxy on node-a1"), []string{"the proxy on node-a1"}},
+		"a proxy never detects it":              {succeeded, idle, errors.New("the proxy on node-a1"), []string{"the proxy on node-a1"}},
 		"no connection waits": {[]second{{made: 100}}, idle, nil, []string{
 			"no connection waited, so the demo does not show a failure",
 		}},
 		"connections of the last second wait": {
-			well[:1], idle, nil, []string{"16 of 100 connections of the last second waited: the node is not demoted"},
+			succeeded[:1], idle, nil, []string{"16 of 100 connections of the last second waited: the node is not demoted"},
 		},
 	} {
 		if got := nodeFailureMistakes(test.seconds, test.straight, test.unknown); !slices.Equal(got, test.want) {

@@ -24,7 +24,7 @@ func (s *setup) playLoad(ctx context.Context, p *page) (result string, mistakes 
 	p.print("  It means: keep connections in their zone as long as no endpoint gets more than %g times the mean, and spread the rest. That is",
 		bound)
 	p.print("  the expected load: the kernel picks an endpoint for each connection at random, so that an endpoint may get a few more.")
-	alone, balanced, mistakes, err := s.compareLoads(ctx, p, topology, unbounded, assumed)
+	withoutBound, balanced, mistakes, err := s.compareLoads(ctx, p, topology, unbounded, assumed)
 	if err != nil {
 		return "", nil, err
 	}
@@ -42,7 +42,7 @@ func (s *setup) playLoad(ctx context.Context, p *page) (result string, mistakes 
 	result = fmt.Sprintf("Zone preference alone gave the busiest web pod %.2f times the mean. "+
 		"With max-load %s it got %.2f%s, and %.0f %% stayed in zone. With nine of ten clients in one zone it got %.2f, and %.2f%s once demand "+
 		"was measured.",
-		alone.relativeLoad(alone.busiest()), maxLoad, balanced.relativeLoad(balanced.busiest()), balanced.byChance(), 100*balanced.stayedShare(),
+		withoutBound.relativeLoad(withoutBound.busiest()), maxLoad, balanced.relativeLoad(balanced.busiest()), balanced.byChance(), 100*balanced.stayedShare(),
 		overloaded.relativeLoad(overloaded.busiest()), balancedAgain.relativeLoad(balancedAgain.busiest()), balancedAgain.byChance())
 	return result, slices.Concat(mistakes, moreMistakes), nil
 }
@@ -52,8 +52,8 @@ func (s *setup) playLoad(ctx context.Context, p *page) (result string, mistakes 
 func (s *setup) compareLoads(
 	ctx context.Context, p *page, topology loadTopology, first, second setting,
 ) (overloaded, balanced load, mistakes []string, err error) {
-	overloaded, late := s.measureLoad(ctx, topology, first)
-	balanced, lateSecond := s.measureLoad(ctx, topology, second)
+	overloaded, errFirst := s.measureLoad(ctx, topology, first)
+	balanced, errSecond := s.measureLoad(ctx, topology, second)
 	planned := balanced.planned()
 	disagreements := s.compareExplanations(ctx, func(p location, explanations []explanation) []string {
 		return shareDisagreement(p.node.Name, explanations, planned.expected(p.zone, bound), planned.inZoneShare(p.zone, bound))
@@ -66,7 +66,7 @@ func (s *setup) compareLoads(
 	printLoads(p, overloaded, balanced)
 	ofIPv4, _, _ := strings.Cut(explained, "\n\n") // the comparison has shown that IPv6 is the same
 	p.quote("proxy explain "+serviceName+" --node "+explainedNode, ofIPv4)
-	for _, err := range []error{late, lateSecond} {
+	for _, err := range []error{errFirst, errSecond} {
 		if err != nil {
 			mistakes = append(mistakes, err.Error())
 		}

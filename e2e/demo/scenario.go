@@ -84,14 +84,14 @@ func (s *setup) writeEndpoints(webs []location) (time.Time, error) {
 }
 
 // writeDemand writes the measured demand of the Service: the share of each zone's clients in all connections.
-func (s *setup) writeDemand(c loadTopology) error {
+func (s *setup) writeDemand(topology loadTopology) error {
 	var zones []servicedemand.Zone
 	for _, letter := range zoneLetters {
 		name := "zone-" + letter
-		zones = append(zones, servicedemand.Zone{Zone: name, DemandPPM: uint32(c.demandIn(name) * servicedemand.PPM / float64(c.total()))})
+		zones = append(zones, servicedemand.Zone{Zone: name, DemandPPM: uint32(topology.demandIn(name) * servicedemand.PPM / float64(topology.total()))})
 	}
 	return s.write("demand", map[string]any{
-		"Zones": zones, "Nodes": len(c.clients), "PerMinute": c.total(), "Since": time.Now().UTC().Format(time.RFC3339),
+		"Zones": zones, "Nodes": len(topology.clients), "PerMinute": topology.total(), "Since": time.Now().UTC().Format(time.RFC3339),
 	})
 }
 
@@ -118,10 +118,10 @@ func (s *setup) writeFile(name, template string, values map[string]any) error {
 
 func manifestLocations(locations []location) []manifestLocation {
 	list := make([]manifestLocation, 0, len(locations))
-	for _, p := range locations {
+	for _, loc := range locations {
 		list = append(list, manifestLocation{
-			Node: p.node.Name, Zone: p.zone, Web: p.web.Name, IPv4: p.web.IPv4, IPv6: p.web.IPv6,
-			NodeIPv4: p.node.IPv4, NodeIPv6: p.node.IPv6,
+			Node: loc.node.Name, Zone: loc.zone, Web: loc.web.Name, IPv4: loc.web.IPv4, IPv6: loc.web.IPv6,
+			NodeIPv4: loc.node.IPv4, NodeIPv6: loc.node.IPv6,
 		})
 	}
 	return list
@@ -129,7 +129,7 @@ func manifestLocations(locations []location) []manifestLocation {
 
 // without returns the locations outside a zone.
 func (s *setup) without(zone string) []location {
-	return slices.DeleteFunc(slices.Clone(s.locations), func(p location) bool { return p.zone == zone })
+	return slices.DeleteFunc(slices.Clone(s.locations), func(loc location) bool { return loc.zone == zone })
 }
 
 // expected returns the locations to which connections from a zone should go: the zone's own pods, or all pods if it has
@@ -144,5 +144,5 @@ func (s *setup) expected(zone, emptied string) []location {
 }
 
 func inZone(zone string, locations []location) []location {
-	return slices.DeleteFunc(slices.Clone(locations), func(p location) bool { return p.zone != zone })
+	return slices.DeleteFunc(slices.Clone(locations), func(loc location) bool { return loc.zone != zone })
 }

@@ -65,12 +65,12 @@ func (t table) podLine() string {
 func (t table) cells(p *page, r row) string {
 	var line strings.Builder
 	for i, count := range r.counts {
-		wanted := slices.Contains(r.expected, i)
+		expected := slices.Contains(r.expected, i)
 		text := fmt.Sprintf("%*d", podColumn, count)
 		switch {
-		case count == 0 && !wanted:
+		case count == 0 && !expected:
 			text = p.ink(dim, fmt.Sprintf("%*s", podColumn, "·"))
-		case wanted && count > 0:
+		case expected && count > 0:
 			text = p.ink(green, text)
 		default:
 			text = p.ink(red, text)
@@ -95,11 +95,11 @@ func (t table) failureText(r row) string {
 	if len(r.failures) > 0 {
 		return fmt.Sprintf("%d failed", len(r.failures))
 	}
-	right := 0
+	reached := 0
 	for _, i := range r.expected {
-		right += r.counts[i]
+		reached += r.counts[i]
 	}
-	return fmt.Sprintf("%d of %d as expected", right, connections)
+	return fmt.Sprintf("%d of %d as expected", reached, connections)
 }
 
 func (t table) staysInZone(r row) bool { return slices.Equal(t.expectedZones(r), []string{r.zone}) }

@@ -41,7 +41,7 @@ func BenchmarkResponses(b *testing.B) {
 	}
 	for _, server := range servers {
 		wait.Success(b, server.name+" responds", func() error {
-			return hasAnswer(s.query(s.node.Namespace, server.address, "udp", "A", h.full()))
+			return hasAnswer(s.query(s.node.Namespace, server.address, "udp", "A", h.fullName()))
 		})
 	}
 	b.ResetTimer()
@@ -49,11 +49,11 @@ func BenchmarkResponses(b *testing.B) {
 	for range b.N {
 		for i, server := range servers {
 			before := cpuTime(b, server.pid)
-			took := s.queryMany(b, server.address, h.full())
-			each := float64((cpuTime(b, server.pid) - before).Microseconds()) / float64(len(took))
-			cost[i] += each
+			took := s.queryMany(b, server.address, h.fullName())
+			perQuery := float64((cpuTime(b, server.pid) - before).Microseconds()) / float64(len(took))
+			cost[i] += perQuery
 			b.Logf("%s: %.1f us of CPU time per query, so %.0f per second and core; p50 %s, p99 %s",
-				server.name, each, 1e6/each, took[len(took)/2], took[len(took)*99/100])
+				server.name, perQuery, 1e6/perQuery, took[len(took)/2], took[len(took)*99/100])
 		}
 	}
 	b.ReportMetric(cost[0]/cost[1], "CPU-time/CoreDNS")
@@ -77,9 +77,9 @@ func BenchmarkRefusedNames(b *testing.B) {
 			}
 			must.Succeed(b, s.cache.Stop(10*time.Second))
 			s.cache = s.startCoreDNS(binaries.NodeDNS, s.node.Namespace, corefile)
-			wait.Success(b, "a response", func() error { return hasAnswer(s.queryCache("A", h.full())) })
+			wait.Success(b, "a response", func() error { return hasAnswer(s.queryCache("A", h.fullName())) })
 			for range b.N {
-				cost[i] += s.costPerLookup(b, h.full())
+				cost[i] += s.costPerLookup(b, h.fullName())
 			}
 		}
 		b.Logf("%s: %.1f us of CPU time per lookup with the proxy, %.1f without",
@@ -228,7 +228,7 @@ func (s *setup) timeChange(b *testing.B, version int) time.Duration {
 	must.Succeed(b, err)
 	defer conn.Close()
 	for began := time.Now(); ; {
-		answer, err := exchange(conn, new(miekg.Msg).SetQuestion(h.full(), miekg.TypeA))
+		answer, err := exchange(conn, new(miekg.Msg).SetQuestion(h.fullName(), miekg.TypeA))
 		must.Succeed(b, err)
 		if strings.Contains(answerText(answer), want) {
 			return time.Since(began)

@@ -125,9 +125,9 @@ func runLookups(t *testing.T, s *setup) {
 	keyless := headless{"keyless", "", []corev1.ServicePort{httpPort}, []string{"10.3.1.1 a", "10.3.1.2 b"}}
 	const ownZone, allZones = "NOERROR, A 10.3.0.1", "NOERROR, A 10.3.0.1, A 10.3.0.2"
 	s.create(near, keyless)
-	s.waitFor("its own zone", ownZone, s.queryCache, "A", near.full())
-	s.waitFor("no preference", "NOERROR, A 10.3.1.1, A 10.3.1.2", s.queryCache, "A", keyless.full())
-	l := s.startLookups(near.full(), keyless.full())
+	s.waitFor("its own zone", ownZone, s.queryCache, "A", near.fullName())
+	s.waitFor("no preference", "NOERROR, A 10.3.1.1, A 10.3.1.2", s.queryCache, "A", keyless.fullName())
+	l := s.startLookups(near.fullName(), keyless.fullName())
 	during := func(what string, step func()) {
 		t.Helper()
 		step()
@@ -138,31 +138,31 @@ func runLookups(t *testing.T, s *setup) {
 	during("as usual", func() { time.Sleep(2 * time.Second) })
 	during("killed", func() {
 		must.Succeed(t, s.proxy.Kill())
-		s.waitFor("all addresses, from the cluster's DNS", allZones, s.queryCache, "A", near.full())
+		s.waitFor("all addresses, from the cluster's DNS", allZones, s.queryCache, "A", near.fullName())
 		time.Sleep(2 * time.Second)
 	})
 	during("restarted", func() {
 		s.startProxy()
-		s.waitFor("its own zone", ownZone, s.queryCache, "A", near.full())
+		s.waitFor("its own zone", ownZone, s.queryCache, "A", near.fullName())
 	})
 	during("hung", func() {
 		must.Succeed(t, s.proxy.Signal(syscall.SIGSTOP))
-		s.waitFor("all addresses, from the cluster's DNS", allZones, s.queryCache, "A", near.full())
+		s.waitFor("all addresses, from the cluster's DNS", allZones, s.queryCache, "A", near.fullName())
 		time.Sleep(2 * time.Second)
 	})
 	during("resumed", func() {
 		must.Succeed(t, s.proxy.Signal(syscall.SIGCONT))
-		s.waitFor("its own zone", ownZone, s.queryCache, "A", near.full())
+		s.waitFor("its own zone", ownZone, s.queryCache, "A", near.fullName())
 	})
 	during("rolled out", func() {
 		must.Succeed(t, s.proxy.Stop(wait.Timeout))
 		s.startProxy()
-		s.waitFor("its own zone", ownZone, s.queryCache, "A", near.full())
+		s.waitFor("its own zone", ownZone, s.queryCache, "A", near.fullName())
 	})
 	during("without an API server", func() {
 		s.api.Stop()
 		time.Sleep(apiOutage(t))
-		s.waitFor("its own zone", ownZone, s.queryCache, "A", near.full())
+		s.waitFor("its own zone", ownZone, s.queryCache, "A", near.fullName())
 	})
 	l.end()
 }

@@ -212,7 +212,7 @@ type headless struct {
 	endpoints []string
 }
 
-func (h headless) full() string { return h.name + ".default.svc.cluster.local." }
+func (h headless) fullName() string { return h.name + ".default.svc.cluster.local." }
 
 func (h headless) service() *corev1.Service {
 	service := &corev1.Service{

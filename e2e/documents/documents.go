@@ -111,19 +111,19 @@ type scanner struct {
 	found            []Command
 	chapter          string
 	prose, block     strings.Builder
-	isBlock          bool
+	inBlock          bool
 	language, indent string // of the block
 }
 
 func (s *scanner) read(line string) error {
 	mark := fence.FindStringSubmatch(line)
 	switch {
-	case mark != nil && s.isBlock:
+	case mark != nil && s.inBlock:
 		s.endBlock()
 	case mark != nil:
 		s.endProse()
-		s.isBlock, s.indent, s.language = true, mark[1], mark[2]
-	case s.isBlock:
+		s.inBlock, s.indent, s.language = true, mark[1], mark[2]
+	case s.inBlock:
 		line = strings.TrimPrefix(line, s.indent)
 		if s.language == "" && program.MatchString(line) {
 			return fmt.Errorf("the block with %q contains commands, but starts with ``` instead of ```sh", line)
@@ -146,7 +146,7 @@ func (s *scanner) endBlock() {
 		}
 	}
 	s.block.Reset()
-	s.isBlock = false
+	s.inBlock = false
 }
 
 func (s *scanner) endProse() {

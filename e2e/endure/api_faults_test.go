@@ -162,9 +162,9 @@ func (s *storm) replaceDuringOutage() {
 
 // harmlessSabotages are external modifications of the tables that do not affect clients before they are repaired.
 var harmlessSabotages = []sabotage{
-	{"an added frontend", "add element ip vicinity services { 10.96.0.99 . tcp . 80 : fe00:2 }", ipv4},
-	{"a rule after ours", "add rule ip vicinity nat-postrouting counter", ipv4},
-	{"a flushed set", "flush set ip vicinity hairpin", ipv4},
+	{"an added frontend", "add element ip vicinity services { 10.96.0.99 . tcp . 80 : fe00:2 }", ipv4Only},
+	{"a rule after ours", "add rule ip vicinity nat-postrouting counter", ipv4Only},
+	{"a flushed set", "flush set ip vicinity hairpin", ipv4Only},
 	{"a flushed map", "flush map ip6 vicinity nodeports", []string{"IPv6"}},
 }
 

@@ -87,8 +87,8 @@ func (s *storm) execute() {
 	s.checkRack()
 	stop()
 	t.Logf("%d changes, %d new connections, %d with session affinity, %d replies on open ones, %d liveness checks",
-		s.changeCount-made, tr.dials.Load(), tr.sticky.Load(), tr.replies.Load(), s.livenessChecks.Load()-before)
-	if tr.dials.Load() < 500 || tr.sticky.Load() < 100 || tr.replies.Load() < 500 || s.livenessChecks.Load()-before < 100 {
+		s.changeCount-made, tr.dials.Load(), tr.withAffinity.Load(), tr.replies.Load(), s.livenessChecks.Load()-before)
+	if tr.dials.Load() < 500 || tr.withAffinity.Load() < 100 || tr.replies.Load() < 500 || s.livenessChecks.Load()-before < 100 {
 		t.Error("too little traffic to be conclusive")
 	}
 	s.stop()

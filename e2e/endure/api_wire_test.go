@@ -17,10 +17,10 @@ type wire struct {
 	target  string // the API server's address
 	serving sync.WaitGroup
 
-	mu       sync.Mutex
-	listener net.Listener // nil while connections are refused
-	conns    map[net.Conn]bool
-	flows    chan struct{} // closed while data is forwarded
+	mu         sync.Mutex
+	listener   net.Listener // nil while connections are refused
+	conns      map[net.Conn]bool
+	forwarding chan struct{} // closed while data is forwarded
 }
 
 // wireAddress is below the kernel's ephemeral ports. Otherwise a client that dials it repeatedly while no program
@@ -29,8 +29,8 @@ const wireAddress = "127.0.0.1:6443"
 
 func newWire(t *testing.T, node *fabric.Namespace, target string) *wire {
 	t.Helper()
-	w := &wire{t: t, node: node, target: target, conns: map[net.Conn]bool{}, flows: make(chan struct{})}
-	close(w.flows)
+	w := &wire{t: t, node: node, target: target, conns: map[net.Conn]bool{}, forwarding: make(chan struct{})}
+	close(w.forwarding)
 	w.heal()
 	t.Cleanup(func() {
 		w.rejectConnections()
@@ -68,7 +68,7 @@ func (w *wire) accept(listener net.Listener) {
 // forward connects a client with the API server. While that does not run, it closes the client's connection.
 func (w *wire) forward(client net.Conn) {
 	defer client.Close()
-	w.waitFor()
+	w.waitUntilForwarding()
 	server, err := w.node.Dial("tcp", w.target, waitTimeout)
 	if err != nil {
 		return
@@ -101,17 +101,17 @@ func (w *wire) copy(to, from net.Conn) {
 		if err != nil {
 			return
 		}
-		w.waitFor()
+		w.waitUntilForwarding()
 		if _, err := to.Write(buffer[:n]); err != nil {
 			return
 		}
 	}
 }
 
-// waitFor returns when data is forwarded.
-func (w *wire) waitFor() {
+// waitUntilForwarding returns when data is forwarded.
+func (w *wire) waitUntilForwarding() {
 	w.mu.Lock()
-	flows := w.flows
+	flows := w.forwarding
 	w.mu.Unlock()
 	<-flows
 }
@@ -141,7 +141,7 @@ func (w *wire) rejectConnections() {
 func (w *wire) freeze() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.flows = make(chan struct{})
+	w.forwarding = make(chan struct{})
 }
 
 // thaw forwards again, including the delayed data.
@@ -149,8 +149,8 @@ func (w *wire) thaw() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	select {
-	case <-w.flows:
+	case <-w.forwarding:
 	default:
-		close(w.flows)
+		close(w.forwarding)
 	}
 }

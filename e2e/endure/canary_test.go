@@ -124,9 +124,9 @@ func (s *canary) change(label, to, from string) span {
 	}
 	s.waitForServed(to, from)
 	ended := time.Now()
-	const enough = 200
+	const connections = 200
 	before := s.traffic.dials.Load()
-	wait.Until(s.t, "connections through "+to+" alone", func() bool { return s.traffic.dials.Load() > before+enough })
+	wait.Until(s.t, "connections through "+to+" alone", func() bool { return s.traffic.dials.Load() > before+connections })
 	return span{begun, ended}
 }
 

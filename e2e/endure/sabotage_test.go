@@ -26,37 +26,37 @@ type sabotage struct {
 	families []string
 }
 
-var ipv4, both = []string{"IPv4"}, []string{"IPv4", "IPv6"}
+var ipv4Only, bothFamilies = []string{"IPv4"}, []string{"IPv4", "IPv6"}
 
 var sabotages = []sabotage{
-	{"a flushed ruleset", "flush ruleset", both},
+	{"a flushed ruleset", "flush ruleset", bothFamilies},
 	{"a flushed family", "flush ruleset ip6", []string{"IPv6"}},
-	{"a deleted table", "delete table ip vicinity", ipv4},
-	{"a deleted frontend", "delete element ip vicinity services { 10.96.0.10 . tcp . 80 }", ipv4},
-	{"a deleted endpoint", "delete element ip vicinity endpoints { 10.96.0.10 . tcp . 80 . fd00:0 }", ipv4},
-	{"a deleted class", "delete element ip vicinity dispatch { fe00:2 }", ipv4},
-	{"an added frontend", "add element ip vicinity services { 10.96.0.99 . tcp . 80 : fe00:2 }", ipv4},
+	{"a deleted table", "delete table ip vicinity", ipv4Only},
+	{"a deleted frontend", "delete element ip vicinity services { 10.96.0.10 . tcp . 80 }", ipv4Only},
+	{"a deleted endpoint", "delete element ip vicinity endpoints { 10.96.0.10 . tcp . 80 . fd00:0 }", ipv4Only},
+	{"a deleted class", "delete element ip vicinity dispatch { fe00:2 }", ipv4Only},
+	{"an added frontend", "add element ip vicinity services { 10.96.0.99 . tcp . 80 : fe00:2 }", ipv4Only},
 	{"a flushed map", "flush map ip6 vicinity endpoints", []string{"IPv6"}},
-	{"a flushed chain", "flush chain ip vicinity services", ipv4},
-	{"a deleted base chain", "delete chain ip vicinity nat-prerouting", ipv4},
-	{"a renamed base chain", "rename chain ip vicinity nat-prerouting theirs", ipv4},
-	{"a renamed chain that elements jump to", "rename chain ip vicinity lb-2 theirs", ipv4},
-	{"a base chain that drops", "chain ip vicinity nat-prerouting { policy drop; }", ipv4},
+	{"a flushed chain", "flush chain ip vicinity services", ipv4Only},
+	{"a deleted base chain", "delete chain ip vicinity nat-prerouting", ipv4Only},
+	{"a renamed base chain", "rename chain ip vicinity nat-prerouting theirs", ipv4Only},
+	{"a renamed chain that elements jump to", "rename chain ip vicinity lb-2 theirs", ipv4Only},
+	{"a base chain that drops", "chain ip vicinity nat-prerouting { policy drop; }", ipv4Only},
 	{"a base chain at another priority", "delete chain ip vicinity nat-prerouting; " +
-		"add chain ip vicinity nat-prerouting { type nat hook prerouting priority 0; }", ipv4},
-	{"a deleted rule", "delete rule ip vicinity nat-postrouting handle " + handlePlaceholder, ipv4},
-	{"a rule before ours", "insert rule ip vicinity services drop", ipv4},
-	{"a rule after ours", "add rule ip vicinity nat-postrouting counter", ipv4},
+		"add chain ip vicinity nat-prerouting { type nat hook prerouting priority 0; }", ipv4Only},
+	{"a deleted rule", "delete rule ip vicinity nat-postrouting handle " + handlePlaceholder, ipv4Only},
+	{"a rule before ours", "insert rule ip vicinity services drop", ipv4Only},
+	{"a rule after ours", "add rule ip vicinity nat-postrouting counter", ipv4Only},
 	{"a foreign chain and set", "add chain ip vicinity theirs; add rule ip vicinity theirs drop; " +
-		"add set ip vicinity others { type ipv4_addr; }; add rule ip vicinity nat-prerouting ip saddr @others jump theirs", ipv4},
-	{"a deleted set", "flush table ip vicinity; delete set ip vicinity hairpin", ipv4},
+		"add set ip vicinity others { type ipv4_addr; }; add rule ip vicinity nat-prerouting ip saddr @others jump theirs", ipv4Only},
+	{"a deleted set", "flush table ip vicinity; delete set ip vicinity hairpin", ipv4Only},
 	{"a map of another type", "flush table ip vicinity; delete map ip vicinity services; " +
-		"add map ip vicinity services { type ipv4_addr : ipv4_addr; }", ipv4},
+		"add map ip vicinity services { type ipv4_addr : ipv4_addr; }", ipv4Only},
 	{"a map with another size", "flush table ip vicinity; delete map ip vicinity endpoints; add map ip vicinity endpoints { " +
-		"type ipv4_addr . inet_proto . inet_service . classid : ipv4_addr . inet_service; size 1; }", ipv4},
+		"type ipv4_addr . inet_proto . inet_service . classid : ipv4_addr . inet_service; size 1; }", ipv4Only},
 	{"a map with a timeout", "flush table ip vicinity; delete map ip vicinity endpoints; add map ip vicinity endpoints { " +
-		"type ipv4_addr . inet_proto . inet_service . classid : ipv4_addr . inet_service; timeout 1s; }", ipv4},
-	{"a dormant table", "add table ip vicinity { flags dormant; }", ipv4},
+		"type ipv4_addr . inet_proto . inet_service . classid : ipv4_addr . inet_service; timeout 1s; }", ipv4Only},
+	{"a dormant table", "add table ip vicinity { flags dormant; }", ipv4Only},
 }
 
 // handlePlaceholder is a placeholder for the handle of our first rule in nat-postrouting, which changes with every repair.
@@ -119,13 +119,13 @@ func TestExternalModificationsAreRepairedAndReported(t *testing.T) {
 	s.write(sticky, "a", "b")
 	d := s.start("--own-tables", "never")
 	d.waitForSync()
-	want, culprit := s.tables(), site.Saboteur(t)
+	want, saboteur := s.tables(), site.Saboteur(t)
 	for _, act := range sabotages {
 		t.Run(act.name, func(t *testing.T) {
 			s.t = t
 			all, before, input := s.openConnections(), d.externalChanges(), s.nftInput(act)
 			began := time.Now()
-			process, err := s.node.Start(exec.Command(culprit, input))
+			process, err := s.node.Start(exec.Command(saboteur, input))
 			must.Succeed(t, err)
 			must.Succeed(t, process.Wait())
 			s.waitForTables(want, 5*time.Second)
@@ -147,7 +147,7 @@ func TestExternalModificationsAreRepairedAndReported(t *testing.T) {
 // externalChanges returns the counters of external modifications, by family.
 func (d *daemon) externalChanges() map[string]int {
 	counts := map[string]int{}
-	for _, family := range both {
+	for _, family := range bothFamilies {
 		counts[family] = d.metric("vicinity_nft_external_changes_total", `ip_family="`+family+`",stage="detected"`)
 	}
 	return counts
@@ -177,11 +177,11 @@ func TestOwnedTablesRejectExternalModifications(t *testing.T) {
 	s.write(sticky, "a", "b")
 	d := s.start()
 	d.waitForSync()
-	want, culprit, transactions, all := s.tables(), site.Saboteur(t), s.transactions(), s.openConnections()
+	want, saboteur, transactions, all := s.tables(), site.Saboteur(t), s.transactions(), s.openConnections()
 	for _, act := range sabotages {
 		t.Run(act.name, func(t *testing.T) {
 			s.t = t
-			_, err := s.run(culprit, s.nftInput(act))
+			_, err := s.run(saboteur, s.nftInput(act))
 			if isFlush := strings.HasPrefix(act.text, "flush ruleset"); isFlush && err != nil {
 				t.Errorf("got %v, want none: the kernel skips owned tables", err)
 			} else if !isFlush && (err == nil || !strings.Contains(err.Error(), "Operation not permitted")) {

@@ -26,7 +26,7 @@ type traffic struct {
 
 	// dials counts new connections, sticky those of clients with session affinity, replies those on open connections,
 	// datagrams those over UDP, and retransmitted datagrams that got a reply only after a retransmission.
-	dials, replies, sticky, datagrams, retransmitted atomic.Int64
+	dials, replies, withAffinity, datagrams, retransmitted atomic.Int64
 }
 
 func newTraffic(t *testing.T) *traffic { return &traffic{t: t, ended: make(chan struct{})} }
@@ -116,7 +116,7 @@ func (tr *traffic) dialWithAffinity(client *fabric.Namespace, to netip.AddrPort)
 		if reply.Pod != first.Pod {
 			return fmt.Errorf("%s reached %s at %s, but %s before", client.Name, reply.Pod, to, first.Pod)
 		}
-		tr.sticky.Add(1)
+		tr.withAffinity.Add(1)
 		time.Sleep(5 * time.Millisecond)
 		return nil
 	})

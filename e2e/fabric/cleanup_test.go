@@ -20,21 +20,21 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// networks returns the network namespaces that this process keeps alive by its threads and by its open files.
-func networks(t *testing.T) []string {
+// heldNamespaces returns the network namespaces that this process keeps alive by its threads and by its open files.
+func heldNamespaces(t *testing.T) []string {
 	t.Helper()
-	var found []string
+	var namespaces []string
 	for _, pattern := range []string{"/proc/self/task/*/ns/net", "/proc/self/fd/*"} {
 		paths, err := filepath.Glob(pattern)
 		must(t, err)
 		for _, path := range paths {
 			if target, err := os.Readlink(path); err == nil && strings.HasPrefix(target, "net:") {
-				found = append(found, target)
+				namespaces = append(namespaces, target)
 			}
 		}
 	}
-	slices.Sort(found)
-	return slices.Compact(found)
+	slices.Sort(namespaces)
+	return slices.Compact(namespaces)
 }
 
 func linkNames(t *testing.T) []string {
@@ -49,7 +49,7 @@ func linkNames(t *testing.T) []string {
 }
 
 func TestCloseRemovesEverything(t *testing.T) {
-	wantLinks, wantNetworks, goroutines := linkNames(t), networks(t), runtime.NumGoroutine()
+	wantLinks, wantNetworks, goroutines := linkNames(t), heldNamespaces(t), runtime.NumGoroutine()
 	var process *Process
 	t.Run("in use", func(t *testing.T) {
 		tb := newTestbed(t)
@@ -75,7 +75,7 @@ func TestCloseRemovesEverything(t *testing.T) {
 	if diff := cmp.Diff(wantLinks, linkNames(t)); diff != "" {
 		t.Errorf("the machine's links changed (-before +after):\n%s", diff)
 	}
-	wait.Until(t, "no namespace remains", func() bool { return cmp.Equal(wantNetworks, networks(t)) })
+	wait.Until(t, "no namespace remains", func() bool { return cmp.Equal(wantNetworks, heldNamespaces(t)) })
 	wait.Until(t, "no goroutine remains", func() bool { return runtime.NumGoroutine() <= goroutines })
 }
 

@@ -51,11 +51,11 @@ func (n *Namespace) OpenFrom(source netip.Addr, addr netip.AddrPort) (*Connectio
 func (n *Namespace) open(network string, source netip.Addr, addr netip.AddrPort, deadline time.Time) (*Connection, error) {
 	connection := &Connection{network: network, addr: addr, client: n}
 	if network == "sctp" {
-		line, err := n.openSCTP(source, addr, deadline)
+		association, err := n.openSCTP(source, addr, deadline)
 		if err != nil {
 			return nil, err
 		}
-		connection.transport = line
+		connection.transport = association
 		return connection, nil
 	}
 	conn, err := n.dialFresh(network, source, addr, deadline)

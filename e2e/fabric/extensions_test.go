@@ -72,22 +72,22 @@ func TestConnectionKeepsItsPort(t *testing.T) {
 	tb := newTestbed(t)
 	for _, network := range []string{"tcp", "udp", "sctp"} {
 		for _, addr := range []netip.Addr{tb.webB.IPv4, tb.webB.IPv6} {
-			conversation, err := tb.client.Open(network, netip.AddrPortFrom(addr, testPort))
+			connection, err := tb.client.Open(network, netip.AddrPortFrom(addr, testPort))
 			must(t, err)
 			var first Reply
-			for number := range 3 {
-				reply, err := conversation.Request(Timeout)
+			for i := range 3 {
+				reply, err := connection.Request(Timeout)
 				must(t, err)
-				if number == 0 {
+				if i == 0 {
 					first = reply
 				}
 				if reply != first || reply.Client != reply.Local || reply.Pod != "web-b" {
-					t.Errorf("%s: the response to request %d is %+v, the first one %+v", network, number, reply, first)
+					t.Errorf("%s: the response to request %d is %+v, the first one %+v", network, i, reply, first)
 				}
 			}
-			must(t, conversation.Close())
-			must(t, conversation.Close())
-			if _, err := conversation.Request(Timeout); err == nil {
+			must(t, connection.Close())
+			must(t, connection.Close())
+			if _, err := connection.Request(Timeout); err == nil {
 				t.Errorf("%s: a request on a closed connection succeeded", network)
 			}
 		}

@@ -234,11 +234,11 @@ func TestKernelStreamSockets(t *testing.T) {
 	for _, addr := range []netip.Addr{tb.webB.IPv4, tb.webB.IPv6} {
 		conn, err := tb.client.dialStream(syscall.IPPROTO_TCP, netip.Addr{}, netip.AddrPortFrom(addr, 9000), time.Now().Add(Timeout))
 		must(t, err)
-		line := messages{conn}
+		stream := messages{conn}
 		for range 2 {
-			reply, err := line.exchange(time.Now().Add(Timeout))
+			reply, err := stream.exchange(time.Now().Add(Timeout))
 			must(t, err)
-			if diff := cmp.Diff(string(server.reply(netip.AddrPortFrom(addr, 9000), line.local())), string(reply)); diff != "" {
+			if diff := cmp.Diff(string(server.reply(netip.AddrPortFrom(addr, 9000), stream.local())), string(reply)); diff != "" {
 				t.Errorf("wrong response (-want +got):\n%s", diff)
 			}
 		}

@@ -94,16 +94,16 @@ func (n *Namespace) addRoute(r route) error {
 	if err != nil {
 		return err
 	}
-	kernel := &netlink.Route{LinkIndex: link.Attrs().Index, Dst: ipNet(r.to), Scope: netlink.SCOPE_LINK}
+	netlinkRoute := &netlink.Route{LinkIndex: link.Attrs().Index, Dst: ipNet(r.to), Scope: netlink.SCOPE_LINK}
 	if r.via.IsValid() {
-		kernel.Gw = r.via.AsSlice()
-		kernel.Scope = netlink.SCOPE_UNIVERSE
-		kernel.Flags = int(netlink.FLAG_ONLINK)
+		netlinkRoute.Gw = r.via.AsSlice()
+		netlinkRoute.Scope = netlink.SCOPE_UNIVERSE
+		netlinkRoute.Flags = int(netlink.FLAG_ONLINK)
 	}
 	if r.from.IsValid() {
-		kernel.Src = r.from.AsSlice()
+		netlinkRoute.Src = r.from.AsSlice()
 	}
-	if err := n.links.RouteAdd(kernel); err != nil {
+	if err := n.links.RouteAdd(netlinkRoute); err != nil {
 		return fmt.Errorf("add route for %s to %s: %w", r.to, n.Name, err)
 	}
 	return nil

@@ -45,17 +45,17 @@ func TestSCTPChecksum(t *testing.T) {
 }
 
 func TestInvalidSCTPPacketIsRejected(t *testing.T) {
-	whole := sctpPacket{from: 1, to: 2, tag: 3, chunks: []sctpChunk{{kind: chunkInit, value: initValue(4, 5, nil)}}}.encode()
-	flipped := append([]byte(nil), whole...)
+	valid := sctpPacket{from: 1, to: 2, tag: 3, chunks: []sctpChunk{{kind: chunkInit, value: initValue(4, 5, nil)}}}.encode()
+	flipped := append([]byte(nil), valid...)
 	flipped[14] ^= 1
 	tests := map[string]struct {
 		bytes []byte
 		want  error
 	}{
 		"an empty packet is too short":            {nil, errShort},
-		"a header cut short is too short":         {whole[:11], errShort},
+		"a header cut short is too short":         {valid[:11], errShort},
 		"a flipped bit is caught by the checksum": {flipped, errChecksum},
-		"a packet cut short fails the checksum":   {whole[:20], errChecksum},
+		"a packet cut short fails the checksum":   {valid[:20], errChecksum},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

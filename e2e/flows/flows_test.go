@@ -158,17 +158,17 @@ func readSections(t *testing.T, archive *txtar.Archive) []section {
 	var sections []section
 	for _, file := range archive.Files {
 		words := strings.Fields(file.Name)
-		part := section{kind: words[0], settings: words[1:], text: file.Data}
-		switch part.kind {
+		s := section{kind: words[0], settings: words[1:], text: file.Data}
+		switch s.kind {
 		case "objects":
 		case "flows":
 			for line := range strings.Lines(string(file.Data)) {
-				part.flows = append(part.flows, readFlow(t, line))
+				s.flows = append(s.flows, readFlow(t, line))
 			}
 		default:
 			t.Fatalf("unknown section %q", file.Name)
 		}
-		sections = append(sections, part)
+		sections = append(sections, s)
 	}
 	return sections
 }
@@ -206,8 +206,8 @@ func parse[T any](t *testing.T, parser func(string) (T, error), text string) T {
 
 func flowsOf(sections []section) []flow {
 	var all []flow
-	for _, part := range sections {
-		all = append(all, part.flows...)
+	for _, s := range sections {
+		all = append(all, s.flows...)
 	}
 	return all
 }

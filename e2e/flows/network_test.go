@@ -53,7 +53,7 @@ func newNetwork(t *testing.T, flows []flow, objects model.Change) *network {
 		func() error { return n.addEndpoints(objects) },
 		func() error { return n.addClients(flows) },
 		func() error { return n.addServers(flows) },
-		n.dial,
+		n.openConn,
 	} {
 		if err := build(); err != nil {
 			t.Fatalf("build the network: %v", err)
@@ -199,16 +199,16 @@ func (n *network) addServers(flows []flow) error {
 	return nil
 }
 
-// dial opens the proxy's nftables connection, and reads the node's addresses.
-func (n *network) dial() error {
+// openConn opens the proxy's nftables connection, and reads the node's addresses.
+func (n *network) openConn() error {
 	return n.node.Do(func() (err error) {
 		if n.conn, err = nft.Dial(nft.Options{Owned: true}); err != nil {
 			return err
 		}
 		addrs, err := net.InterfaceAddrs()
 		for _, addr := range addrs {
-			prefix, failed := netip.ParsePrefix(addr.String())
-			n.local, err = append(n.local, prefix.Addr()), errors.Join(err, failed)
+			prefix, parseErr := netip.ParsePrefix(addr.String())
+			n.local, err = append(n.local, prefix.Addr()), errors.Join(err, parseErr)
 		}
 		return err
 	})

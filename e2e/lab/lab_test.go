@@ -18,13 +18,13 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// machine is the state of the machine that a lab must not change.
-type machine struct {
+// machineState is the state of the machine that a lab must not change.
+type machineState struct {
 	Links, Mounts, Ruleset string
 	Sysctls                map[string]string
 }
 
-func inspect(t *testing.T) machine {
+func readMachineState(t *testing.T) machineState {
 	t.Helper()
 	read := func(path string) string {
 		text, err := os.ReadFile(path)
@@ -43,7 +43,7 @@ func inspect(t *testing.T) machine {
 			links = append(links, strings.TrimSpace(name))
 		}
 	}
-	return machine{
+	return machineState{
 		Links: strings.Join(links, " "), Mounts: mountsOfLabs(read("/proc/self/mounts")), Ruleset: string(ruleset), Sysctls: sysctls(t),
 	}
 }
@@ -89,8 +89,8 @@ func sysctls(t *testing.T) map[string]string {
 	return found
 }
 
-func TestALabServesAndRestoresTheMachine(t *testing.T) {
-	before := inspect(t)
+func TestLabLeavesMachineUnchanged(t *testing.T) {
+	before := readMachineState(t)
 	dir := filepath.Join(t.TempDir(), "lab")
 	t.Cleanup(func() {
 		if err := down(cluster.Folder(dir)); err != nil {
@@ -116,12 +116,12 @@ func TestALabServesAndRestoresTheMachine(t *testing.T) {
 	if nodes := mustRun(t, "status", "--dir", dir); !strings.Contains(nodes, "true") {
 		t.Errorf("a node that was stopped and started is not ready:\n%s", nodes)
 	}
-	if diff := cmp.Diff(before, inspect(t)); diff != "" {
+	if diff := cmp.Diff(before, readMachineState(t)); diff != "" {
 		t.Errorf("the machine changed while the lab runs (-before +now):\n%s", diff)
 	}
 
 	mustRun(t, "down", "--dir", dir)
-	if diff := cmp.Diff(before, inspect(t)); diff != "" {
+	if diff := cmp.Diff(before, readMachineState(t)); diff != "" {
 		t.Errorf("the machine changed after the lab ended (-before +now):\n%s", diff)
 	}
 	groups, err := filepath.Glob("/sys/fs/cgroup/*/" + groupsOf(cluster.Folder(dir)))
@@ -132,9 +132,9 @@ func TestALabServesAndRestoresTheMachine(t *testing.T) {
 
 func mustRun(t *testing.T, args ...string) (stdout string) {
 	t.Helper()
-	var out, problems bytes.Buffer
-	if code := run(t.Context(), args, &out, &problems); code != exitOK {
-		t.Fatalf("lab %s: exit status %d\n%s", strings.Join(args, " "), code, &problems)
+	var out, stderr bytes.Buffer
+	if code := run(t.Context(), args, &out, &stderr); code != exitOK {
+		t.Fatalf("lab %s: exit status %d\n%s", strings.Join(args, " "), code, &stderr)
 	}
 	return out.String()
 }
@@ -159,8 +159,8 @@ func TestALabEndsWithItsKeeper(t *testing.T) {
 		status, err := os.ReadFile(filepath.Join("/proc", node, "stat"))
 		return err != nil || strings.Contains(string(status), ") Z ") // a zombie, if no process reaps orphans here
 	})
-	var out, problems bytes.Buffer
-	if code := run(t.Context(), []string{"status", "--dir", string(folder)}, &out, &problems); code != exitFailure {
+	var out, stderr bytes.Buffer
+	if code := run(t.Context(), []string{"status", "--dir", string(folder)}, &out, &stderr); code != exitFailure {
 		t.Errorf("status reports a running lab: %s", &out)
 	}
 	mustRun(t, "down", "--dir", string(folder))

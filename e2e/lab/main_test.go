@@ -103,7 +103,7 @@ func TestDownEndsALabOnceAndMayBeCalledAgain(t *testing.T) {
 	}
 }
 
-func TestDownKeepsWhatIsNotTheLabs(t *testing.T) {
+func TestDownKeepsUserFiles(t *testing.T) {
 	folder := cluster.Folder(t.TempDir())
 	for _, path := range []string{folder.Kubeconfig(), filepath.Join(string(folder), "notes")} {
 		if err := os.WriteFile(path, nil, 0o644); err != nil {
@@ -152,10 +152,10 @@ func TestUpReportsErrorsBeforeAnythingIsStarted(t *testing.T) {
 			}
 		})
 	}
-	without := cluster.Options{
+	withoutVicinity := cluster.Options{
 		Nodes: 1, Manifests: noInstall, Proxy: "/no/proxy", WebhookManifests: "manifests/webhook", Webhook: "/no/webhook",
 	}
-	got, err := completeOptions(without, dir)
+	got, err := completeOptions(withoutVicinity, dir)
 	if err != nil {
 		t.Errorf("a lab without Vicinity needs its programs: %v", err)
 	}

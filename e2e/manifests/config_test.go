@@ -77,13 +77,13 @@ func TestTheConfiguration(t *testing.T) {
 // updated would fail.
 func testNoOwnSettings(t *testing.T, file string) {
 	t.Helper()
-	want := map[string]any{"apiVersion": config.OwnAPIVersion, "kind": config.OwnKind}
+	want := map[string]any{"apiVersion": config.VicinityAPIVersion, "kind": config.VicinityKind}
 	for document := range strings.SplitSeq(file, "\n---\n") {
 		var fields map[string]any
 		if err := yaml.Unmarshal([]byte(document), &fields); err != nil {
 			t.Fatal(err)
 		}
-		if fields["kind"] == config.OwnKind && !cmp.Equal(want, fields) {
+		if fields["kind"] == config.VicinityKind && !cmp.Equal(want, fields) {
 			t.Errorf("the Vicinity document has %v, want only %v", fields, want)
 		}
 	}

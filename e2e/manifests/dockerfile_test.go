@@ -206,7 +206,7 @@ func copyWithoutIgnored(t *testing.T, name, to string) {
 		if err != nil {
 			return err
 		}
-		switch isExcluded := slices.ContainsFunc(ignored, func(line string) bool { return matchesSubstring(line, entry.Name()) }); {
+		switch isExcluded := slices.ContainsFunc(ignored, func(line string) bool { return matchesAnywhere(line, entry.Name()) }); {
 		case isExcluded && entry.IsDir():
 			return filepath.SkipDir
 		case isExcluded:
@@ -225,7 +225,7 @@ func copyWithoutIgnored(t *testing.T, name, to string) {
 	}
 }
 
-func matchesSubstring(line, name string) bool {
+func matchesAnywhere(line, name string) bool {
 	pattern, anywhere := strings.CutPrefix(line, "**/")
 	matches, err := filepath.Match(pattern, name)
 	return anywhere && matches && err == nil

@@ -179,17 +179,17 @@ type docShell struct {
 // newDocShell creates the folder, with the programs that were built.
 func newDocShell(t *testing.T, env ...string) *docShell {
 	t.Helper()
-	r := &docShell{dir: t.TempDir(), env: append(os.Environ(), env...)}
+	s := &docShell{dir: t.TempDir(), env: append(os.Environ(), env...)}
 	absolute, err := filepath.Abs(root)
 	must.Succeed(t, err)
-	must.Succeed(t, os.Mkdir(filepath.Join(r.dir, "bin"), 0o755))
+	must.Succeed(t, os.Mkdir(filepath.Join(s.dir, "bin"), 0o755))
 	for _, name := range []string{"proxy", "webhook"} {
 		site.Program(t, name)
-		must.Succeed(t, os.Symlink(filepath.Join(absolute, "bin", name), filepath.Join(r.dir, "bin", name)))
+		must.Succeed(t, os.Symlink(filepath.Join(absolute, "bin", name), filepath.Join(s.dir, "bin", name)))
 	}
-	must.Succeed(t, os.Symlink(filepath.Join(absolute, "e2e"), filepath.Join(r.dir, "e2e")))
-	must.Succeed(t, os.CopyFS(filepath.Join(r.dir, "manifests"), os.DirFS(folder)))
-	return r
+	must.Succeed(t, os.Symlink(filepath.Join(absolute, "e2e"), filepath.Join(s.dir, "e2e")))
+	must.Succeed(t, os.CopyFS(filepath.Join(s.dir, "manifests"), os.DirFS(folder)))
+	return s
 }
 
 // newClientShell returns a docShell with the lab's kubectl and cluster-admin rights.
@@ -212,7 +212,7 @@ func (s *docShell) runCommand(t *testing.T, text string, status int) (stdout, st
 	var out, errOut bytes.Buffer
 	command.Stdout, command.Stderr = &out, &errOut
 	err := command.Run()
-	if ended, is := errors.AsType[*exec.ExitError](err); is && ended.ExitCode() == status {
+	if ended, ok := errors.AsType[*exec.ExitError](err); ok && ended.ExitCode() == status {
 		err = nil
 	} else if err == nil && status != 0 {
 		err = fmt.Errorf("exit status 0, want %d", status)
@@ -226,7 +226,7 @@ func (s *docShell) runCommand(t *testing.T, text string, status int) (stdout, st
 // TestCommandsAboutFiles runs the commands that need no cluster. Additional flags of a forecast are added to the
 // forecast of the sample.
 func TestCommandsAboutFiles(t *testing.T) {
-	r := newDocShell(t)
+	shell := newDocShell(t)
 	const forecast = "bin/proxy forecast --manifests e2e/forecast/shop "
 	for _, text := range commandsOf(filesTest) {
 		status := 0
@@ -236,7 +236,7 @@ func TestCommandsAboutFiles(t *testing.T) {
 		if strings.HasPrefix(text, "--") {
 			text = forecast + text
 		}
-		if stdout, _ := r.runCommand(t, text, status); !strings.Contains(stdout, "shop/") {
+		if stdout, _ := shell.runCommand(t, text, status); !strings.Contains(stdout, "shop/") {
 			t.Errorf("%s\nprints no Service:\n%s", text, stdout)
 		}
 	}
@@ -304,9 +304,9 @@ endpoints:
 // TestCommandsAboutAFolderOfManifests first runs the commands for any machine, and then, on a node, those that need
 // root.
 func TestCommandsAboutAFolderOfManifests(t *testing.T) {
-	r := newDocShell(t)
-	must.Succeed(t, os.Mkdir(filepath.Join(r.dir, "state"), 0o755))
-	must.Succeed(t, os.WriteFile(filepath.Join(r.dir, "state", "cluster.yaml"), []byte(shopCluster), 0o600))
+	shell := newDocShell(t)
+	must.Succeed(t, os.Mkdir(filepath.Join(shell.dir, "state"), 0o755))
+	must.Succeed(t, os.WriteFile(filepath.Join(shell.dir, "state", "cluster.yaml"), []byte(shopCluster), 0o600))
 	network, err := fabric.New()
 	must.Succeed(t, err)
 	t.Cleanup(func() { must.Succeed(t, network.Close()) })
@@ -320,33 +320,33 @@ func TestCommandsAboutAFolderOfManifests(t *testing.T) {
 		t.Fatalf("want `proxy run`, and then `proxy cleanup`, in:\n%s", strings.Join(lines, "\n"))
 	}
 	for _, line := range lines[:run] {
-		if stdout, _ := r.runCommand(t, line, 0); !strings.Contains(line, ">") && !strings.Contains(stdout, "shop/web") {
+		if stdout, _ := shell.runCommand(t, line, 0); !strings.Contains(line, ">") && !strings.Contains(stdout, "shop/web") {
 			t.Errorf("%s\ndoes not print shop/web:\n%s", line, stdout)
 		}
 	}
-	proxy := site.Start(t, node.Namespace, r.command("exec "+strings.TrimPrefix(lines[run], "sudo ")))
+	proxy := site.Start(t, node.Namespace, shell.command("exec "+strings.TrimPrefix(lines[run], "sudo ")))
 	proxy.WaitFor(t, "the proxy has written its rules", func() error {
 		_, err := site.Page(node.Namespace, "127.0.0.1:10256", "/readyz")
 		return err
 	})
-	types := func(line string) string {
-		printed, err := node.Run(r.command(line))
+	runOnNode := func(line string) string {
+		printed, err := node.Run(shell.command(line))
 		must.Succeed(t, err)
 		return printed
 	}
 	for _, line := range lines[run+1 : cleanup] {
-		types(line)
+		runOnNode(line)
 	}
 	for _, text := range commandsOf(nodeTest) {
-		if printed := types(text); !strings.Contains(printed, "shop/web") {
+		if printed := runOnNode(text); !strings.Contains(printed, "shop/web") {
 			t.Errorf("%s\ndoes not print shop/web:\n%s", text, printed)
 		}
 	}
 	must.Succeed(t, proxy.Stop(wait.Timeout)) // like Ctrl-C: a running proxy would restore its tables
 	for _, line := range lines[cleanup:] {
-		types(line)
+		runOnNode(line)
 	}
-	if tables := types("nft list tables"); tables != "" {
+	if tables := runOnNode("nft list tables"); tables != "" {
 		t.Errorf("tables %q remain after the cleanup", tables)
 	}
 }

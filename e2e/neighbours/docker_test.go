@@ -152,7 +152,7 @@ func TestDockerPublishesPorts(t *testing.T) {
 func TestAPublishedPortThatIsANodePortToo(t *testing.T) {
 	t.Parallel()
 	port := nearApp.nodePort()
-	isNodePort := func(tb *testbed, when string, addrs ...netip.Addr) {
+	expectNodePort := func(tb *testbed, when string, addrs ...netip.Addr) {
 		t.Helper()
 		var checks []check
 		for _, to := range addrPorts(port, addrs...) {
@@ -169,9 +169,9 @@ func TestAPublishedPortThatIsANodePortToo(t *testing.T) {
 		first.startDocker()
 		first.publish(port)
 		first.startProxy()
-		isNodePort(tb, "at first", first.IPv4, first.IPv6)
+		expectNodePort(tb, "at first", first.IPv4, first.IPv6)
 		first.restartProxy()
-		isNodePort(tb, "after a restart of the proxy", first.IPv4, first.IPv6)
+		expectNodePort(tb, "after a restart of the proxy", first.IPv4, first.IPv6)
 	})
 	t.Run("docker started last", func(t *testing.T) {
 		t.Parallel()
@@ -181,11 +181,11 @@ func TestAPublishedPortThatIsANodePortToo(t *testing.T) {
 		first.startDocker()
 		first.publish(port)
 		tb.expectPublished("at first", port, first.IPv4)
-		isNodePort(tb, "at first", first.IPv6)
+		expectNodePort(tb, "at first", first.IPv6)
 		first.restartProxy()
 		tb.expectPublished("after a restart of the proxy", port, first.IPv4)
-		isNodePort(tb, "after a restart of the proxy", first.IPv6)
+		expectNodePort(tb, "after a restart of the proxy", first.IPv6)
 		first.inDebian().run("docker", "rm", "--force", fmt.Sprintf("port-%d", port))
-		isNodePort(tb, "after the container was removed", first.IPv4, first.IPv6)
+		expectNodePort(tb, "after the container was removed", first.IPv4, first.IPv6)
 	})
 }

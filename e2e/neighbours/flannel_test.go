@@ -37,11 +37,11 @@ type subnets interface {
 // flannelReady is the address at which flannel reports whether its rules exist.
 const flannelReady = "127.0.0.1:8081"
 
-// inEtcd stores the pod addresses in etcd at an address.
-type inEtcd struct{ address string }
+// etcdSubnets stores the pod addresses in etcd at an address.
+type etcdSubnets struct{ address string }
 
-// newEtcd starts etcd on a separate machine.
-func newEtcd(tb *testbed) subnets {
+// newEtcdSubnets starts etcd on a separate machine.
+func newEtcdSubnets(tb *testbed) subnets {
 	t := tb.t
 	t.Helper()
 	store, err := tb.fabric.AddHost("etcd", tb.nodes[0].Node)
@@ -53,10 +53,10 @@ func newEtcd(tb *testbed) subnets {
 		_, err := site.Page(store.Namespace, address, "/readyz")
 		return err
 	})
-	return inEtcd{address}
+	return etcdSubnets{address}
 }
 
-func (e inEtcd) configure(tb *testbed, config []byte) {
+func (e etcdSubnets) configure(tb *testbed, config []byte) {
 	t := tb.t
 	t.Helper()
 	put, err := json.Marshal(map[string][]byte{"key": []byte("/coreos.com/network/config"), "value": config})
@@ -70,14 +70,16 @@ func (e inEtcd) configure(tb *testbed, config []byte) {
 	}
 }
 
-func (e inEtcd) arguments(*machine) []string { return []string{"--etcd-endpoints=http://" + e.address} }
+func (e etcdSubnets) arguments(*machine) []string {
+	return []string{"--etcd-endpoints=http://" + e.address}
+}
 
-// inNodes stores the pod addresses in annotations of Nodes, as the manifests of flannel do. The addresses of a Node are
+// nodeSubnets stores the pod addresses in annotations of Nodes, as the manifests of flannel do. The addresses of a Node are
 // its spec.podCIDRs.
-type inNodes struct{ kubeconfig, config string }
+type nodeSubnets struct{ kubeconfig, config string }
 
-// newNodes starts an API server with the two nodes. It runs on a separate machine.
-func newNodes(tb *testbed) subnets {
+// newNodeSubnets starts an API server with the two nodes. It runs on a separate machine.
+func newNodeSubnets(tb *testbed) subnets {
 	t := tb.t
 	t.Helper()
 	server, err := tb.fabric.AddHost("api", tb.nodes[0].Node)
@@ -86,15 +88,15 @@ func newNodes(tb *testbed) subnets {
 	for _, node := range tb.nodes {
 		tb.createNode(api, node)
 	}
-	return inNodes{site.Kubeconfig(t, api.AdminConfig()), filepath.Join(t.TempDir(), "net-conf.json")}
+	return nodeSubnets{site.Kubeconfig(t, api.AdminConfig()), filepath.Join(t.TempDir(), "net-conf.json")}
 }
 
-func (n inNodes) configure(tb *testbed, config []byte) {
+func (n nodeSubnets) configure(tb *testbed, config []byte) {
 	tb.t.Helper()
 	must.Succeed(tb.t, os.WriteFile(n.config, config, 0o600))
 }
 
-func (n inNodes) arguments(*machine) []string {
+func (n nodeSubnets) arguments(*machine) []string {
 	return []string{"--kube-subnet-mgr", "--kubeconfig-file=" + n.kubeconfig, "--net-config-path=" + n.config}
 }
 
@@ -120,7 +122,7 @@ func (o *overlay) start(m *machine) {
 			fabric.PodsIPv4, ipv4, fabric.PodsIPv6, ipv6)
 		must.Succeed(t, os.WriteFile(file, []byte(text), 0o600))
 	}
-	m.disablePodHandling()
+	m.removePodRoutes()
 	ready := func() error {
 		_, err := site.Page(m.Namespace, flannelReady, "/readyz")
 		return err
@@ -132,8 +134,8 @@ func (o *overlay) start(m *machine) {
 	m.service = m.inDebian().start("flannel", ready, "env", append(arguments, o.arguments(m)...)...)
 }
 
-// disablePodHandling removes the fabric's own routes to the pods of other nodes, because flannel adds its own.
-func (m *machine) disablePodHandling() {
+// removePodRoutes removes the fabric's own routes to the pods of other nodes, because flannel adds its own.
+func (m *machine) removePodRoutes() {
 	m.testbed.t.Helper()
 	must.Succeed(m.testbed.t, m.Do(func() error {
 		routes, err := netlink.RouteList(nil, netlink.FAMILY_ALL)
@@ -155,9 +157,9 @@ func TestFlannel(t *testing.T) {
 		nftables bool
 		subnets  func(*testbed) subnets
 	}{
-		"iptables":                   {false, newEtcd},
-		"nftables":                   {true, newEtcd},
-		"nftables, subnets of Nodes": {true, newNodes},
+		"iptables":                   {false, newEtcdSubnets},
+		"nftables":                   {true, newEtcdSubnets},
+		"nftables, subnets of Nodes": {true, newNodeSubnets},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -193,14 +195,14 @@ func (tb *testbed) expectOverlay() {
 	tb.t.Helper()
 	first := tb.nodes[0]
 	for _, link := range []string{"flannel.1", "flannel-v6.1"} {
-		before := first.sent(link)
+		before := first.sentPackets(link)
 		wait.Success(tb.t, "packets pass "+link, func() error { // routes are added shortly after the rules
 			for _, to := range addrPorts(podPort, tb.far.IPv4, tb.far.IPv6) {
 				if _, err := tb.client.Get(to); err != nil {
 					return err
 				}
 			}
-			if first.sent(link) == before {
+			if first.sentPackets(link) == before {
 				return fmt.Errorf("the number of sent packets is still %s", before)
 			}
 			return nil
@@ -211,8 +213,8 @@ func (tb *testbed) expectOverlay() {
 	}
 }
 
-// sent returns the number of packets that a link of the node has sent.
-func (m *machine) sent(link string) string {
+// sentPackets returns the number of packets that a link of the node has sent.
+func (m *machine) sentPackets(link string) string {
 	m.testbed.t.Helper()
 	return strings.TrimSpace(m.inDebian().run("cat", "/sys/class/net/"+link+"/statistics/tx_packets"))
 }

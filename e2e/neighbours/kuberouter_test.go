@@ -171,16 +171,16 @@ func TestPolicyChangesApplyThroughAClusterIP(t *testing.T) {
 		_, err := stranger.Request("tcp", to[0], briefTimeout)
 		return err
 	})
-	open, err := stranger.Open("tcp", to[0])
+	conn, err := stranger.Open("tcp", to[0])
 	must.Succeed(t, err)
-	defer open.Close()
-	policies := tb.policies.api.Admin.NetworkingV1().NetworkPolicies(policy.Namespace)
-	must.Succeed(t, policies.Delete(t.Context(), policy.Name, metav1.DeleteOptions{}))
+	defer conn.Close()
+	policyClient := tb.policies.api.Admin.NetworkingV1().NetworkPolicies(policy.Namespace)
+	must.Succeed(t, policyClient.Delete(t.Context(), policy.Name, metav1.DeleteOptions{}))
 	wait.Until(t, "no policy allows it any more", func() bool {
 		_, err := stranger.Request("tcp", to[0], briefTimeout)
 		return err != nil
 	})
-	if _, err := open.Request(requestTimeout); err != nil {
+	if _, err := conn.Request(requestTimeout); err != nil {
 		t.Errorf("request on an open connection after the policy was deleted: %v", err)
 	}
 }
@@ -205,10 +205,10 @@ func TestKubeRouterOverIPv6(t *testing.T) {
 				first.service.WaitFor(t, "rules that are rejected", first.checkRejectedByIP6Tables)
 			}
 			stranger := tb.policies.stranger.Namespace
-			reaches := func(to netip.AddrPort) check { return check{stranger, to, cell{onlyNear, client}} }
-			tb.expect("a pod that no policy allows", reaches(netip.AddrPortFrom(tb.near.IPv6, podPort)))
+			fromStranger := func(to netip.AddrPort) check { return check{stranger, to, cell{onlyNear, client}} }
+			tb.expect("a pod that no policy allows", fromStranger(netip.AddrPortFrom(tb.near.IPv6, podPort)))
 			first.startProxy()
-			tb.expect("a pod that no policy allows", reaches(netip.AddrPortFrom(nearApp.clusterIPs()[1], servicePort)))
+			tb.expect("a pod that no policy allows", fromStranger(netip.AddrPortFrom(nearApp.clusterIPs()[1], servicePort)))
 		})
 	}
 }

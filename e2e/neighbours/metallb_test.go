@@ -145,7 +145,7 @@ func (b *balancers) createSpeaker(t *testing.T, node *machine) {
 func (b *balancers) add(tb *testbed, a app) {
 	tb.t.Helper()
 	b.api.Kubectl(tb.t, "apply", "-f", filepath.Join(tb.manifests, a.name+".yaml"))
-	addrs := a.balancer()
+	addrs := a.balancerIPs()
 	b.api.Kubectl(tb.t, "patch", "service", a.name, "--subresource=status", "--type=merge",
 		"--patch", fmt.Sprintf(statusPatch, addrs[0], addrs[1]))
 }
@@ -180,7 +180,7 @@ var announced = []struct {
 func (tb *testbed) expectAnnounced(when string) {
 	tb.t.Helper()
 	for _, one := range announced {
-		for _, to := range addrPorts(servicePort, one.app.balancer()...) {
+		for _, to := range addrPorts(servicePort, one.app.balancerIPs()...) {
 			wait.Success(tb.t, fmt.Sprintf("%s: %s reaches %s", when, tb.balancers.lan.Name, to), func() error {
 				reply, err := tb.balancers.lan.Request("tcp", to, briefTimeout)
 				switch {
@@ -217,7 +217,7 @@ func TestTheNodeThatAnnouncesLosesPower(t *testing.T) {
 	tb.forEachNode((*machine).startProxy)
 	tb.forEachNode((*machine).startSpeaker)
 	tb.expectAnnounced("at first")
-	to := addrPorts(servicePort, localApp.balancer()...)
+	to := addrPorts(servicePort, localApp.balancerIPs()...)
 	reply, err := tb.balancers.lan.Request("tcp", to[0], requestTimeout)
 	must.Succeed(t, err)
 	announcer := tb.nodes[slices.IndexFunc(tb.nodes, func(m *machine) bool { return m.Name == reply.Node })]
@@ -243,7 +243,7 @@ func TestMetalLBAndTheAnnotationsOfAService(t *testing.T) {
 	tb.forEachNode((*machine).startProxy)
 	tb.forEachNode((*machine).startSpeaker)
 	lan := tb.balancers.lan
-	ranged, foreign := app{"ranged", 30, "Cluster", both}, app{"foreign", 31, "Cluster", both}
+	ranged, proxyMode := app{"ranged", 30, "Cluster", both}, app{"foreign", 31, "Cluster", both}
 	edit := func(a app, old, replacement string) {
 		t.Helper()
 		tb.write(a)
@@ -257,8 +257,8 @@ func TestMetalLBAndTheAnnotationsOfAService(t *testing.T) {
 	}
 	allowed := fmt.Sprintf(`loadBalancerSourceRanges: ["%s/32", "%s/128"]`, lan.IPv4, lan.IPv6)
 	edit(ranged, "  externalIPs:", "  "+allowed+"\n  externalIPs:")
-	edit(foreign, "{ip: ", "{ipMode: Proxy, ip: ")
-	for _, a := range []app{ranged, foreign} {
+	edit(proxyMode, "{ip: ", "{ipMode: Proxy, ip: ")
+	for _, a := range []app{ranged, proxyMode} {
 		tb.balancers.add(tb, a)
 	}
 	expectReached := func(from *fabric.Namespace, to netip.AddrPort) {
@@ -268,24 +268,24 @@ func TestMetalLBAndTheAnnotationsOfAService(t *testing.T) {
 			return err
 		})
 	}
-	for _, to := range addrPorts(servicePort, ranged.balancer()...) {
+	for _, to := range addrPorts(servicePort, ranged.balancerIPs()...) {
 		expectReached(lan, to)
 		tb.expectBlocked("another client of a Service with source ranges", tb.outside, to)
 	}
-	for _, to := range addrPorts(servicePort, foreign.balancer()...) {
-		wait.Success(t, "a node announces "+to.String(), func() error { return tb.isAnnounced(to.Addr()) })
+	for _, to := range addrPorts(servicePort, proxyMode.balancerIPs()...) {
+		wait.Success(t, "a node announces "+to.String(), func() error { return tb.checkAnnounced(to.Addr()) })
 		tb.expectBlocked("ipMode Proxy", lan, to)
 		tb.expectBlocked("ipMode Proxy", tb.client.Namespace, to)
 	}
-	edit(foreign, "{ip: ", "{ipMode: VIP, ip: ")
-	for _, to := range addrPorts(servicePort, foreign.balancer()...) {
+	edit(proxyMode, "{ip: ", "{ipMode: VIP, ip: ")
+	for _, to := range addrPorts(servicePort, proxyMode.balancerIPs()...) {
 		expectReached(lan, to)
 		expectReached(tb.client.Namespace, to)
 	}
 }
 
-// isAnnounced returns an error unless the machine on the link can resolve an address.
-func (tb *testbed) isAnnounced(addr netip.Addr) error {
+// checkAnnounced returns an error unless the machine on the link can resolve an address.
+func (tb *testbed) checkAnnounced(addr netip.Addr) error {
 	_, _ = tb.balancers.lan.Request("tcp", netip.AddrPortFrom(addr, servicePort), briefTimeout)
 	route, err := tb.balancers.lan.Run(exec.Command("ip", "neigh", "show", addr.String()))
 	if err == nil && !strings.Contains(route, "lladdr") {

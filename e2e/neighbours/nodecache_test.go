@@ -20,12 +20,12 @@ var dnsApp = app{"dns", 20, "Cluster", onlyNear}
 // nodeCacheLink is the link with the addresses on which the cache listens.
 const nodeCacheLink = "nodelocaldns"
 
-// untracked are the protocols of DNS.
-var untracked = []string{"tcp", "udp"}
+// dnsNetworks are the protocols of DNS.
+var dnsNetworks = []string{"tcp", "udp"}
 
-// notrack returns the rules of NodeLocal DNSCache for one address. The program itself is not available here; the rules
+// notrackRules returns the rules of NodeLocal DNSCache for one address. The program itself is not available here; the rules
 // are those of its source (cmd/node-cache/app/cache_app.go in kubernetes/dns 1.26.7).
-func notrack(addr netip.Addr, network string) [][]string {
+func notrackRules(addr netip.Addr, network string) [][]string {
 	to := []string{"-p", network, "-d", addr.String(), "--dport", fmt.Sprint(servicePort), "-j"}
 	from := []string{"-p", network, "-s", addr.String(), "--sport", fmt.Sprint(servicePort), "-j"}
 	rule := func(table, chain string, match []string, target string) []string {
@@ -45,8 +45,8 @@ func (m *machine) nodeCacheRules(operation string) {
 		if addr.Is6() {
 			program = "ip6tables"
 		}
-		for _, network := range untracked {
-			for _, rule := range notrack(addr, network) {
+		for _, network := range dnsNetworks {
+			for _, rule := range notrackRules(addr, network) {
 				m.inDebian().run(program, append([]string{"-w", "-t", rule[0], operation, rule[1]}, rule[2:]...)...)
 			}
 		}
@@ -85,8 +85,8 @@ func (m *machine) stopNodeCache() {
 	}))
 }
 
-// toDNS returns checks of connections from a pod and the node to cluster DNS.
-func (tb *testbed) toDNS(servers []string) []check {
+// dnsChecks returns checks of connections from a pod and the node to cluster DNS.
+func (tb *testbed) dnsChecks(servers []string) []check {
 	var checks []check
 	for _, to := range addrPorts(servicePort, dnsApp.clusterIPs()...) {
 		checks = append(checks, check{tb.client.Namespace, to, cell{servers, client}},
@@ -111,7 +111,7 @@ func TestNodeLocalDNSCache(t *testing.T) {
 		check: func(tb *testbed) {
 			tb.t.Helper()
 			byCache := []string{tb.nodes[0].Name}
-			tb.expectOver(untracked, "at the cache", tb.toDNS(byCache)...)
+			tb.expectOver(dnsNetworks, "at the cache", tb.dnsChecks(byCache)...)
 			if entries := tb.nodes[0].tracked(dnsApp.clusterIPs()...); len(entries) > 0 {
 				tb.t.Errorf("conntrack has entries of queries to the cache: %v, want none", entries)
 			}
@@ -126,11 +126,11 @@ func TestTheServiceServesDNSBeforeAndAfterANodeCache(t *testing.T) {
 	tb := newTestbed(t)
 	first := tb.nodes[0]
 	first.startProxy()
-	tb.expectOver(untracked, "before the cache", tb.toDNS(onlyNear)...)
+	tb.expectOver(dnsNetworks, "before the cache", tb.dnsChecks(onlyNear)...)
 	first.startNodeCache()
-	tb.expectOver(untracked, "at the cache", tb.toDNS([]string{first.Name})...)
+	tb.expectOver(dnsNetworks, "at the cache", tb.dnsChecks([]string{first.Name})...)
 	first.stopNodeCache()
-	tb.expectOver(untracked, "after the cache", tb.toDNS(onlyNear)...)
+	tb.expectOver(dnsNetworks, "after the cache", tb.dnsChecks(onlyNear)...)
 }
 
 // tracked returns the conntrack entries of connections to which the given addresses themselves reply.

@@ -69,19 +69,19 @@ func TestPortmap(t *testing.T) {
 					plugin.call(m, "ADD", m.hosted, servicePort)
 				},
 				check: func(tb *testbed) {
-					tb.expect("a host port", tb.toHostPort(servicePort, "hosted-on-node-1", sees)...)
+					tb.expect("a host port", tb.hostPortChecks(servicePort, "hosted-on-node-1", sees)...)
 				},
 			})
 		})
 	}
 }
 
-// toHostPort returns checks of connections to a host port of the first node. pod is the source that the server sees for
+// hostPortChecks returns checks of connections to a host port of the first node. pod is the source that the server sees for
 // a pod of the node.
-func (tb *testbed) toHostPort(port uint16, server string, pod source) []check {
+func (tb *testbed) hostPortChecks(port uint16, server string, podSees source) []check {
 	var checks []check
 	for _, to := range addrPorts(port, tb.nodes[0].IPv4, tb.nodes[0].IPv6) {
-		checks = append(checks, check{tb.client.Namespace, to, cell{[]string{server}, pod}},
+		checks = append(checks, check{tb.client.Namespace, to, cell{[]string{server}, podSees}},
 			check{tb.outside, to, cell{[]string{server}, client}}, check{tb.nodes[0].Namespace, to, cell{[]string{server}, node}})
 	}
 	return checks
@@ -95,7 +95,7 @@ func TestAHostPortThatIsANodePortToo(t *testing.T) {
 		t.Run(backend, func(t *testing.T) {
 			t.Parallel()
 			plugin := portmap{backend}
-			nodePort := func(tb *testbed) []check {
+			nodePortChecks := func(tb *testbed) []check {
 				var checks []check
 				for _, to := range addrPorts(nearApp.nodePort(), tb.nodes[0].IPv4, tb.nodes[0].IPv6) {
 					for _, from := range []*fabric.Namespace{tb.client.Namespace, tb.outside, tb.nodes[0].Namespace} {
@@ -111,12 +111,12 @@ func TestAHostPortThatIsANodePortToo(t *testing.T) {
 				hosted := tb.addServer(first, "hosted")
 				plugin.call(first, "ADD", hosted, nearApp.nodePort())
 				first.startProxy()
-				tb.expect("at first", nodePort(tb)...)
+				tb.expect("at first", nodePortChecks(tb)...)
 				plugin.call(first, "DEL", hosted, nearApp.nodePort())
 				plugin.call(first, "ADD", hosted, nearApp.nodePort())
-				tb.expect("after the pod was recreated", nodePort(tb)...)
+				tb.expect("after the pod was recreated", nodePortChecks(tb)...)
 				first.restartProxy()
-				tb.expect("after a restart of the proxy", nodePort(tb)...)
+				tb.expect("after a restart of the proxy", nodePortChecks(tb)...)
 			})
 			t.Run("the host port was added last", func(t *testing.T) {
 				t.Parallel()
@@ -125,11 +125,11 @@ func TestAHostPortThatIsANodePortToo(t *testing.T) {
 				hosted := tb.addServer(first, "hosted")
 				first.startProxy()
 				plugin.call(first, "ADD", hosted, nearApp.nodePort())
-				tb.expect("at first", tb.toHostPort(nearApp.nodePort(), "hosted", sees)...)
+				tb.expect("at first", tb.hostPortChecks(nearApp.nodePort(), "hosted", sees)...)
 				first.restartProxy()
-				tb.expect("after a restart of the proxy", tb.toHostPort(nearApp.nodePort(), "hosted", sees)...)
+				tb.expect("after a restart of the proxy", tb.hostPortChecks(nearApp.nodePort(), "hosted", sees)...)
 				plugin.call(first, "DEL", hosted, nearApp.nodePort())
-				tb.expect("after the pod was removed", nodePort(tb)...)
+				tb.expect("after the pod was removed", nodePortChecks(tb)...)
 			})
 		})
 	}

@@ -55,7 +55,7 @@ func (s spec) frontends(on *machine) []netip.AddrPort {
 	if s.internal {
 		return addrPorts(servicePort, s.app.clusterIPs()...)
 	}
-	return slices.Concat(addrPorts(servicePort, s.app.externalIPs()...), addrPorts(servicePort, s.app.balancer()...),
+	return slices.Concat(addrPorts(servicePort, s.app.externalIPs()...), addrPorts(servicePort, s.app.balancerIPs()...),
 		addrPorts(s.app.nodePort(), on.IPv4, on.IPv6))
 }
 
@@ -119,12 +119,12 @@ func (tb *testbed) expectOver(networks []string, desc string, checks ...check) {
 	var mu sync.Mutex
 	var failures []string
 	var dialling sync.WaitGroup
-	free := make(chan struct{}, 16)
+	slots := make(chan struct{}, 16)
 	for _, check := range checks {
 		for _, network := range networks {
-			free <- struct{}{}
+			slots <- struct{}{}
 			dialling.Go(func() {
-				defer func() { <-free }()
+				defer func() { <-slots }()
 				if err := tb.request(check, network); err != nil {
 					mu.Lock()
 					defer mu.Unlock()
@@ -215,7 +215,7 @@ func (tb *testbed) underTraffic(what string, do func()) {
 		{tb.client.Namespace, addrPorts(servicePort, farApp.clusterIPs()...)[0], cell{}},
 		{tb.client.Namespace, addrPorts(servicePort, nearApp.clusterIPs()...)[1], cell{}},
 		{tb.outside, addrPorts(farApp.nodePort(), tb.nodes[0].IPv4)[0], cell{}},
-		{tb.outside, addrPorts(servicePort, localApp.balancer()...)[1], cell{}},
+		{tb.outside, addrPorts(servicePort, localApp.balancerIPs()...)[1], cell{}},
 	} {
 		conn, err := c.from.Open("tcp", c.to)
 		must.Succeed(tb.t, err)

@@ -116,9 +116,9 @@ func (m *machine) startProxy() {
 	})
 	m.proxy.WaitFor(t, "the first scan of UDP flows", func() error {
 		for _, family := range model.Families {
-			looks, err := m.proxy.Metric("127.0.0.1:10249", "kubeproxy_conntrack_reconciler_sync_duration_seconds_count",
+			scans, err := m.proxy.Metric("127.0.0.1:10249", "kubeproxy_conntrack_reconciler_sync_duration_seconds_count",
 				fmt.Sprintf("ip_family=%q", family))
-			if err != nil || looks == 0 {
+			if err != nil || scans == 0 {
 				return errors.Join(fmt.Errorf("no scan of %s flows has finished", family), err)
 			}
 		}
@@ -159,7 +159,7 @@ func (tb *testbed) writeNodes(evacuated ...string) {
 type app struct {
 	name      string
 	number    int
-	policies  string // the value of both internalTrafficPolicy and externalTrafficPolicy
+	policy    string // the value of both internalTrafficPolicy and externalTrafficPolicy
 	endpoints []string
 }
 
@@ -187,14 +187,14 @@ func (a app) addrs(ipv4, ipv6 string) []netip.Addr {
 
 func (a app) clusterIPs() []netip.Addr  { return a.addrs("10.96.0", "fd00:96") }
 func (a app) externalIPs() []netip.Addr { return a.addrs("203.0.113", "2001:db8:0:e") }
-func (a app) balancer() []netip.Addr    { return a.addrs("198.51.100", "2001:db8:0:b") }
+func (a app) balancerIPs() []netip.Addr { return a.addrs("198.51.100", "2001:db8:0:b") }
 
 // write writes a Service and its EndpointSlices.
 func (tb *testbed) write(a app) {
 	tb.t.Helper()
-	cluster, external, balancer := a.clusterIPs(), a.externalIPs(), a.balancer()
+	cluster, external, balancer := a.clusterIPs(), a.externalIPs(), a.balancerIPs()
 	var text strings.Builder
-	fmt.Fprintf(&text, serviceManifest, a.name, a.policies, cluster[0], cluster[1], external[0], external[1], balancer[0], balancer[1],
+	fmt.Fprintf(&text, serviceManifest, a.name, a.policy, cluster[0], cluster[1], external[0], external[1], balancer[0], balancer[1],
 		servicePort, a.nodePort())
 	for _, family := range model.Families {
 		fmt.Fprintf(&text, sliceManifest, a.name, strings.ToLower(family.String()), family, podPort)

@@ -31,8 +31,8 @@ const nodeName = "node-1"
 // pending is the taint of a Node on which Services do not work yet.
 var pending = corev1.Taint{Key: "readiness.k8s.io/vicinity-services", Effect: corev1.TaintEffectNoSchedule}
 
-// auditOfTheProxy makes the API server log the proxy's requests for Nodes.
-const auditOfTheProxy = `apiVersion: audit.k8s.io/v1
+// auditPolicy makes the API server log the proxy's requests for Nodes.
+const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
 rules:
@@ -71,7 +71,7 @@ func TestAPodStartsAfterTheServicesWork(t *testing.T) {
 		n.withholdSlices(true)
 		n.startProxy(n.token)
 		n.waitForHistory("False")
-		n.pod("first")
+		n.createPod("first")
 		n.withholdSlices(false)
 		n.waitForHistory("False", "True")
 		n.expectBoundAfter("first", 1)
@@ -84,7 +84,7 @@ func TestAPodStartsAfterTheServicesWork(t *testing.T) {
 			n.proxy.Log.WaitFor(n.t, "the first sync is in the kernel")
 			wait.Until(n.t, "the proxy has listed the Node", func() bool { return n.requests("list") > reads })
 		}
-		n.pod("second")
+		n.createPod("second")
 		n.waitForBound("second")
 		n.waitForHistory("False", "True")
 	})
@@ -97,7 +97,7 @@ func TestAPodStartsAfterTheServicesWork(t *testing.T) {
 		n.waitForPatches(2)
 		n.startProxy(n.token)
 		n.proxy.Log.WaitFor(n.t, "the first sync is in the kernel")
-		n.pod("upgraded")
+		n.createPod("upgraded")
 		n.waitForBound("upgraded")
 		n.waitForHistory("False", "True")
 		n.waitForPatches(2) // none from the new proxy: only its message differs
@@ -109,7 +109,7 @@ func TestAPodStartsAfterTheServicesWork(t *testing.T) {
 		n.startProxy(n.token)
 		n.waitForHistory("False", "True", "False")
 		n.waitForTaint(true)
-		n.pod("third")
+		n.createPod("third")
 		n.withholdSlices(false)
 		n.waitForHistory("False", "True", "False", "True")
 		n.expectBoundAfter("third", 3)
@@ -150,14 +150,14 @@ func newNode(t *testing.T) *node {
 	must.Succeed(t, err)
 	outside, err := network.AddHost("control-plane", machine)
 	must.Succeed(t, err)
-	api := site.New(t, site.Config{On: outside.Namespace, Controllers: true, Audit: auditOfTheProxy})
+	api := site.New(t, site.Config{On: outside.Namespace, Controllers: true, Audit: auditPolicy})
 	n := &node{Node: machine, t: t, api: api, created: map[string]string{}}
 	if n.program = os.Getenv("UPGRADE_FROM"); n.program == "" {
 		n.program = site.Program(t, "proxy")
 	}
 	apply(t, n.api)
 	n.register()
-	n.token = onNode(t, n.api, nodeName)
+	n.token = configOnNode(t, n.api, nodeName)
 	n.controlTaint()
 	return n
 }
@@ -320,8 +320,8 @@ func (n *node) waitForTaint(want bool) {
 	wait.Equal(n.t, "the Node is tainted", want, func() bool { return isTainted(nodeOf(n.t, n.api, nodeName)) })
 }
 
-// pod creates a pod that may run on any node where Services work. No kubelet runs, which makes the Node NotReady.
-func (n *node) pod(name string) {
+// createPod creates a pod that may run on any node where Services work. No kubelet runs, which makes the Node NotReady.
+func (n *node) createPod(name string) {
 	n.t.Helper()
 	tolerated := []corev1.Toleration{
 		{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists},
@@ -335,15 +335,15 @@ func (n *node) pod(name string) {
 		_, err := n.api.Admin.CoreV1().Pods(pod.Namespace).Create(n.t.Context(), pod, metav1.CreateOptions{})
 		return err
 	})
-	n.created[name] = n.get(name).ResourceVersion
+	n.created[name] = n.getPod(name).ResourceVersion
 	wait.Until(n.t, "the scheduler has processed pod "+name, func() bool {
-		return slices.ContainsFunc(n.get(name).Status.Conditions, func(one corev1.PodCondition) bool {
+		return slices.ContainsFunc(n.getPod(name).Status.Conditions, func(one corev1.PodCondition) bool {
 			return one.Type == corev1.PodScheduled
 		})
 	})
 }
 
-func (n *node) get(pod string) *corev1.Pod {
+func (n *node) getPod(pod string) *corev1.Pod {
 	n.t.Helper()
 	got, err := n.api.Admin.CoreV1().Pods(metav1.NamespaceDefault).Get(n.t.Context(), pod, metav1.GetOptions{})
 	must.Succeed(n.t, err)
@@ -352,7 +352,7 @@ func (n *node) get(pod string) *corev1.Pod {
 
 func (n *node) waitForBound(pod string) {
 	n.t.Helper()
-	wait.Equal(n.t, "the node of pod "+pod, nodeName, func() string { return n.get(pod).Spec.NodeName })
+	wait.Equal(n.t, "the node of pod "+pod, nodeName, func() string { return n.getPod(pod).Spec.NodeName })
 }
 
 // expectBoundAfter waits until a pod is bound, and checks that this happened after the change with this index in the
@@ -372,7 +372,7 @@ func (n *node) expectBoundAfter(pod string, index int) {
 		}
 		n.mutex.Lock()
 		defer n.mutex.Unlock()
-		if recorded := n.history[index]; number(n.t, object.ResourceVersion) < number(n.t, recorded.version) {
+		if recorded := n.history[index]; parseVersion(n.t, object.ResourceVersion) < parseVersion(n.t, recorded.version) {
 			n.t.Errorf("pod %s was bound in version %s, before the condition became %s in version %s", pod, object.ResourceVersion,
 				recorded.status, recorded.version)
 		}
@@ -381,7 +381,7 @@ func (n *node) expectBoundAfter(pod string, index int) {
 	n.t.Errorf("the watch reports no binding of pod %s", pod)
 }
 
-func number(t *testing.T, version string) uint64 {
+func parseVersion(t *testing.T, version string) uint64 {
 	t.Helper()
 	number, err := strconv.ParseUint(version, 10, 64)
 	must.Succeed(t, err)

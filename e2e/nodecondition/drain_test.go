@@ -36,8 +36,8 @@ func TestLoadBalancersLearnThatANodeIsDrainedOrShutDown(t *testing.T) {
 	} {
 		n.setCondition(one.begins)
 		n.waitForHealthz(one.why)
-		n.waitForOK("/livez")
-		n.waitForOK("/readyz")
+		n.expectOK("/livez")
+		n.expectOK("/readyz")
 		n.setCondition(one.ends)
 		n.waitForHealthz("")
 	}
@@ -72,7 +72,7 @@ func (n *node) waitForHealthz(reason string) {
 	})
 }
 
-func (n *node) waitForOK(path string) {
+func (n *node) expectOK(path string) {
 	n.t.Helper()
 	_, err := site.Page(n.Namespace, "127.0.0.1:10256", path)
 	must.Succeed(n.t, err)

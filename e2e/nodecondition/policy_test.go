@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	ownCondition = `{"type": "vicinity.dev/ServicesReady", "status": "True", "reason": "Synced"}`
-	same         = `{"type": "vicinity.dev/ServicesReady", "status": "False", "reason": "NoRules"}`
+	ownConditionTrue  = `{"type": "vicinity.dev/ServicesReady", "status": "True", "reason": "Synced"}`
+	ownConditionFalse = `{"type": "vicinity.dev/ServicesReady", "status": "False", "reason": "NoRules"}`
 )
 
 // outcome is the API server's reaction to a patch.
@@ -41,23 +41,23 @@ func TestTheRightIsBoundToOneConditionOfOneNode(t *testing.T) {
 		node.Status.Capacity = corev1.ResourceList{}
 		api.Create(t, node)
 	}
-	tokens := map[string]*rest.Config{"node-a": onNode(t, api, "node-a"), "no node": api.Account(t, namespace, account)}
+	tokens := map[string]*rest.Config{"node-a": configOnNode(t, api, "node-a"), "no node": api.Account(t, namespace, account)}
 	try := func(token, node, patch string) (outcome, error) { return tryPatch(t, api, tokens[token], node, patch) }
 	wait.Until(t, "the policy is active", func() bool {
-		got, _ := try("no node", "node-b", `{"status": {"conditions": [`+ownCondition+`]}}`)
+		got, _ := try("no node", "node-b", `{"status": {"conditions": [`+ownConditionTrue+`]}}`)
 		return got == denied
 	})
 	for _, test := range []struct {
 		name, token, node, patch string
 		want                     outcome
 	}{
-		{"its own condition", "node-a", "node-a", `{"status": {"conditions": [` + ownCondition + `]}}`, applied},
-		{"its own condition again, with another status", "node-a", "node-a", `{"status": {"conditions": [` + same + `]}}`, applied},
+		{"its own condition", "node-a", "node-a", `{"status": {"conditions": [` + ownConditionTrue + `]}}`, applied},
+		{"its own condition again, with another status", "node-a", "node-a", `{"status": {"conditions": [` + ownConditionFalse + `]}}`, applied},
 		{"its own condition, removed", "node-a", "node-a",
 			`{"status": {"conditions": [{"type": "vicinity.dev/ServicesReady", "$patch": "delete"}]}}`, applied},
-		{"its own condition, once more", "node-a", "node-a", `{"status": {"conditions": [` + ownCondition + `]}}`, applied},
-		{"another node's", "node-a", "node-b", `{"status": {"conditions": [` + same + `]}}`, denied},
-		{"with a token that is not bound to a pod", "no node", "node-a", `{"status": {"conditions": [` + same + `]}}`, denied},
+		{"its own condition, once more", "node-a", "node-a", `{"status": {"conditions": [` + ownConditionTrue + `]}}`, applied},
+		{"another node's", "node-a", "node-b", `{"status": {"conditions": [` + ownConditionFalse + `]}}`, denied},
+		{"with a token that is not bound to a pod", "no node", "node-a", `{"status": {"conditions": [` + ownConditionFalse + `]}}`, denied},
 		{"another condition", "node-a", "node-a", `{"status": {"conditions": [{"type": "Ready", "status": "False"}]}}`, denied},
 		{"a new condition", "node-a", "node-a", `{"status": {"conditions": [{"type": "example.com/X", "status": "True"}]}}`, denied},
 		{"a condition whose type has the same prefix", "node-a", "node-a",
@@ -66,7 +66,7 @@ func TestTheRightIsBoundToOneConditionOfOneNode(t *testing.T) {
 			`{"status": {"conditions": [{"type": "Ready", "$patch": "delete"}]}}`, denied},
 		{"all conditions, removed", "node-a", "node-a", `{"status": {"conditions": null}}`, denied},
 		{"its own condition and another", "node-a", "node-a",
-			`{"status": {"conditions": [` + same + `, {"type": "Ready", "status": "False"}]}}`, denied},
+			`{"status": {"conditions": [` + ownConditionFalse + `, {"type": "Ready", "status": "False"}]}}`, denied},
 		{"a new field of the status", "node-a", "node-a", `{"status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.1"}]}}`, denied},
 		{"a field of a field", "node-a", "node-a", `{"status": {"nodeInfo": {"bootID": "other"}}}`, denied},
 		{"a resource", "node-a", "node-a", `{"status": {"capacity": {"example.com/gpu": "8"}}}`, denied},
@@ -84,7 +84,7 @@ func TestTheRightIsBoundToOneConditionOfOneNode(t *testing.T) {
 		})
 	}
 	t.Run("the policy does not restrict other users", func(t *testing.T) {
-		got, err := tryPatch(t, api, api.AdminConfig(), "node-b", `{"status": {"conditions": [`+ownCondition+`, {"type": "Ready", "status": "False"}]}}`)
+		got, err := tryPatch(t, api, api.AdminConfig(), "node-b", `{"status": {"conditions": [`+ownConditionTrue+`, {"type": "Ready", "status": "False"}]}}`)
 		if got != applied {
 			t.Errorf("outcome of an administrator's patch: %q, want %q: %v", got, applied, err)
 		}
@@ -101,11 +101,11 @@ func tryPatch(t *testing.T, api *site.Site, config *rest.Config, name, patch str
 	after := nodeOf(t, api, name)
 	before.ManagedFields, after.ManagedFields = nil, nil
 	before.ResourceVersion, after.ResourceVersion = "", ""
-	same := cmp.Equal(before, after)
+	isUnchanged := cmp.Equal(before, after)
 	switch {
-	case apierrors.IsForbidden(err) && same:
+	case apierrors.IsForbidden(err) && isUnchanged:
 		return denied, err
-	case err == nil && same:
+	case err == nil && isUnchanged:
 		return ignored, nil
 	case err == nil:
 		return applied, nil

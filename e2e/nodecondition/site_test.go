@@ -35,8 +35,8 @@ func apply(t *testing.T, api *site.Site) {
 	api.Kubectl(t, "apply", "-k", dir)
 }
 
-// onNode returns the configuration of a client with the token of a proxy's pod on a node.
-func onNode(t *testing.T, api *site.Site, node string) *rest.Config {
+// configOnNode returns the configuration of a client with the token of a proxy's pod on a node.
+func configOnNode(t *testing.T, api *site.Site, node string) *rest.Config {
 	t.Helper()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "proxy-on-" + node},

@@ -52,7 +52,7 @@ func (c *countingCluster) startCounting(n *node) *accounting.Accounting {
 		accounting.Kernel{
 			Table: conntrack.NewDumpScheduler(n.flows, nil), Subscribe: n.flows.Subscribe, DumpInterval: time.Second,
 		}, slog.New(slog.DiscardHandler))
-	n.readers = append(n.readers, accounts.Index)
+	n.handlers = append(n.handlers, accounts.Index)
 	c.restart(n)
 	c.sync(n)
 	ctx, stop := context.WithCancel(c.t.Context())
@@ -98,9 +98,9 @@ func totals(accounts *accounting.Accounting) map[string]accounting.Count {
 
 // expect waits until check accepts the counts of the client's node in one series, the node has no counts in other
 // series, and the Service has the same counts. It retries, because traffic may be counted between the reads of both.
-func (c *countingCluster) expect(what string, where string, check func(accounting.Count) error) {
+func (c *countingCluster) expect(desc string, series string, check func(accounting.Count) error) {
 	c.t.Helper()
-	wait.Success(c.t, what, func() error {
+	wait.Success(c.t, desc, func() error {
 		all := totals(c.accounts[0])
 		if len(all) > 1 {
 			return fmt.Errorf("counted in other series, too: %+v", all)
@@ -108,17 +108,17 @@ func (c *countingCluster) expect(what string, where string, check func(accountin
 		byService := accounting.Count{}
 		c.accounts[0].Counters.Services(func(row accounting.Row) {
 			if row.Service != web.object() {
-				c.t.Errorf("%s: counted for %s", what, row.Service)
+				c.t.Errorf("%s: counted for %s", desc, row.Service)
 			}
 			byService = row.Count
 		})
-		if byService != all[where] {
-			return fmt.Errorf("count %+v for the Service, %+v for the node", byService, all[where])
+		if byService != all[series] {
+			return fmt.Errorf("count %+v for the Service, %+v for the node", byService, all[series])
 		}
-		return check(all[where])
+		return check(all[series])
 	})
 	if other := totals(c.accounts[1]); len(other) > 0 {
-		c.t.Errorf("%s: the endpoint's node has counts, too: %+v", what, other)
+		c.t.Errorf("%s: the endpoint's node has counts, too: %+v", desc, other)
 	}
 }
 
@@ -164,13 +164,13 @@ func (c *countingCluster) transfersTo(pods ...*pod) model.Change {
 
 // approximately returns a check of TCP bytes: the payload plus headers, which are at most 72 bytes of each 1,500, and at most an
 // acknowledgement of 72 bytes for each segment of the other direction, because a busy machine coalesces few.
-func approximately(what uint64, connections, sent, received int) func(accounting.Count) error {
-	check := func(got uint64, want, other int) bool {
+func approximately(step uint64, connections, sent, received int) func(accounting.Count) error {
+	isInRange := func(got uint64, want, other int) bool {
 		return got >= uint64(want) && float64(got) <= float64(want)*1500/1428+float64(other)*72/1428+2000
 	}
 	return func(got accounting.Count) error {
-		if got.Connections != uint64(connections) || !check(got.Sent, sent, received) || !check(got.Received, received, sent) {
-			return fmt.Errorf("step %d: got %+v, want %d connections, %d bytes sent and %d received", what, got, connections, sent, received)
+		if got.Connections != uint64(connections) || !isInRange(got.Sent, sent, received) || !isInRange(got.Received, received, sent) {
+			return fmt.Errorf("step %d: got %+v, want %d connections, %d bytes sent and %d received", step, got, connections, sent, received)
 		}
 		return nil
 	}

@@ -43,7 +43,7 @@ func TestAffinityNeverOverridesReadinessOrTopology(t *testing.T) {
 	for _, slice := range unready.Slices {
 		slice.Endpoints[1].Ready, slice.Endpoints[1].Serving = false, false
 	}
-	withAffinity, inZone := affinity(anHour), topologyKeys(policy.Zone, policy.AnyNode)
+	withAffinity, inZone := affinity(affinityHour), topologyKeys(policy.Zone, policy.AnyNode)
 	c.apply(service(web.withEverything, withAffinity).Merge(endpoints(c.far)))
 	expect(t, "the only endpoint", c.clients(), allPaths, servedBy("far"))
 	c.apply(endpoints(c.near, c.far))
@@ -65,12 +65,12 @@ func TestAffinityIsForgottenWhenItIsSwitchedOff(t *testing.T) {
 	t.Parallel()
 	c, servers, clients := newSixServers(t)
 	allPaths := web.paths(c.nodes[0], allKinds...)
-	c.apply(service(web.withEverything, affinity(anHour)).Merge(endpoints(servers[0])))
+	c.apply(service(web.withEverything, affinity(affinityHour)).Merge(endpoints(servers[0])))
 	expect(t, "the only endpoint", clients, allPaths, servedBy(servers[0].Name))
 	c.apply(endpoints(servers...))
 	expect(t, "the endpoint with affinity", clients, allPaths, servedBy(servers[0].Name))
 	c.apply(service(web.withEverything))
-	c.apply(service(web.withEverything, affinity(anHour)))
+	c.apply(service(web.withEverything, affinity(affinityHour)))
 	moved := 0
 	for _, client := range clients {
 		for _, to := range byNetwork(allPaths) {

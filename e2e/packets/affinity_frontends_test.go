@@ -10,7 +10,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-const anHour = time.Hour
+const affinityHour = time.Hour
 
 // byNetwork groups paths by protocol, and thereby by port of the Service, and by family. The frontends of a group share
 // the affinity of a client.
@@ -61,7 +61,7 @@ func TestAClientKeepsItsEndpointOnEveryFrontend(t *testing.T) {
 	t.Parallel()
 	c, servers, clients := newSixServers(t)
 	node := c.nodes[0]
-	c.apply(service(web.withEverything, affinity(anHour)).Merge(endpoints(servers...)))
+	c.apply(service(web.withEverything, affinity(affinityHour)).Merge(endpoints(servers...)))
 	serverOf := map[string]string{}
 	check := func(desc string) {
 		t.Helper()
@@ -77,8 +77,8 @@ func TestAClientKeepsItsEndpointOnEveryFrontend(t *testing.T) {
 		}
 	}
 	check("at first")
-	c.apply(service(web.withNodePorts, web.withLoadBalancer, affinity(anHour)))
-	c.apply(service(web.withEverything, affinity(2*anHour), func(s *model.Service) {
+	c.apply(service(web.withNodePorts, web.withLoadBalancer, affinity(affinityHour)))
+	c.apply(service(web.withEverything, affinity(2*affinityHour), func(s *model.Service) {
 		s.Ports = append(s.Ports, model.ServicePort{Name: "more", Protocol: model.TCP, Port: 81})
 	}))
 	check("the Service changed")
@@ -111,7 +111,7 @@ func TestAffinityIsSharedByAllFrontends(t *testing.T) {
 	node := c.nodes[0]
 	for number, kind := range allKinds {
 		backend := app{strings.ToLower(kind.String()), byte(41 + number)}
-		c.apply(backend.service(backend.withEverything, affinity(anHour)).Merge(backend.endpoints(servers...)))
+		c.apply(backend.service(backend.withEverything, affinity(affinityHour)).Merge(backend.endpoints(servers...)))
 		for _, client := range clients {
 			allPaths := byNetwork(backend.paths(node, allKinds...))
 			for name, to := range byNetwork(backend.paths(node, kind)) {
@@ -135,7 +135,7 @@ func TestAffinityIsPerClient(t *testing.T) {
 	c := newCluster(t, 2)
 	node := c.nodes[0]
 	servers := []*pod{c.addServer(node, "near"), c.addServer(c.nodes[1], "far")}
-	c.apply(service(web.withNodePorts, affinity(anHour)).Merge(endpoints(servers...)))
+	c.apply(service(web.withNodePorts, affinity(affinityHour)).Merge(endpoints(servers...)))
 	seen := map[string]bool{}
 	for i := range manyClients {
 		host := c.addHost(fmt.Sprintf("host-%d", i), node)
@@ -152,7 +152,7 @@ func TestAffinityIsPerPort(t *testing.T) {
 	c := newCluster(t, 1)
 	servers := []*pod{c.addServer(c.nodes[0], "a"), c.addServer(c.nodes[0], "b")}
 	client := c.addPod(c.nodes[0], "client").Namespace
-	change := service(affinity(anHour), func(s *model.Service) {
+	change := service(affinity(affinityHour), func(s *model.Service) {
 		s.Ports = nil
 		for i := range manyClients {
 			s.Ports = append(s.Ports, model.ServicePort{Name: fmt.Sprintf("p%d", i), Protocol: model.TCP, Port: servicePort + uint16(i)})
@@ -181,7 +181,7 @@ func TestAffinityNeverOverridesAPolicy(t *testing.T) {
 	c := newTwoNodes(t, setup{config: clusterCIDR()})
 	internal := web.paths(c.nodes[0], model.ClusterIP)
 	clients := [][]*fabric.Namespace{c.pod, c.node, c.host}
-	c.apply(service(web.withEverything, externalLocal, affinity(anHour)).Merge(endpoints(c.far)))
+	c.apply(service(web.withEverything, externalLocal, affinity(affinityHour)).Merge(endpoints(c.far)))
 	for _, client := range clients {
 		expect(t, "affinity to the only endpoint, on another node", client, internal, servedBy("far"))
 	}
@@ -195,12 +195,12 @@ func TestAffinityNeverOverridesAPolicy(t *testing.T) {
 	expect(t, "the short circuit", c.pod, c.external, servedBy("far"))
 	expect(t, "the short circuit", c.node, c.external, servedBy("far"))
 
-	c.apply(service(web.withEverything, internalLocal, affinity(anHour)))
+	c.apply(service(web.withEverything, internalLocal, affinity(affinityHour)))
 	for range 4 {
 		expect(t, "internalTrafficPolicy Local", c.pod, internal, servedBy("near"))
 		expect(t, "internalTrafficPolicy Local", c.host, internal, servedBy("near"))
 	}
-	c.apply(service(web.withEverything, internalLocal, affinity(anHour)).Merge(endpoints(c.far)))
+	c.apply(service(web.withEverything, internalLocal, affinity(affinityHour)).Merge(endpoints(c.far)))
 	expect(t, "internalTrafficPolicy Local, endpoints only on other nodes", c.host, internal, timesOut)
 }
 
@@ -211,7 +211,7 @@ func TestANewTimeoutCountsFromTheNextConnection(t *testing.T) {
 	c := newCluster(t, 1)
 	servers := []*pod{c.addServer(c.nodes[0], "a"), c.addServer(c.nodes[0], "b"), c.addServer(c.nodes[0], "c")}
 	client := c.addPod(c.nodes[0], "client").Namespace
-	c.apply(service(affinity(anHour)).Merge(endpoints(servers...)))
+	c.apply(service(affinity(affinityHour)).Merge(endpoints(servers...)))
 	server := expectOneServer(t, client, paths[0], 8)
 	c.apply(service(affinity(time.Second)))
 	if got := mustRequest(t, client, paths[0]).Pod; got != server {

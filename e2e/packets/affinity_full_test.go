@@ -24,7 +24,7 @@ func TestManyClientsDisturbNoOtherService(t *testing.T) {
 	servers := []*pod{c.addServer(node, "a"), c.addServer(node, "b")}
 	client := c.addPod(node, "client").Namespace
 	other := app{"other", 11}
-	c.apply(other.service(affinity(anHour)).Merge(other.endpoints(servers...)))
+	c.apply(other.service(affinity(affinityHour)).Merge(other.endpoints(servers...)))
 	otherPaths := other.paths(node, model.ClusterIP)
 	serverOf := map[path]string{}
 	for _, to := range otherPaths {
@@ -32,7 +32,7 @@ func TestManyClientsDisturbNoOtherService(t *testing.T) {
 	}
 	for number, to := range []path{paths[0], paths[4]} { // TCP over IPv4, UDP over IPv6
 		crowded := app{fmt.Sprintf("crowded-%d", number), byte(51 + number)}
-		c.apply(crowded.service(crowded.withEverything, affinity(anHour)).Merge(crowded.endpoints(servers...)))
+		c.apply(crowded.service(crowded.withEverything, affinity(affinityHour)).Merge(crowded.endpoints(servers...)))
 		fillAffinityMap(t, node, crowded, to, servers[0])
 		expectNoAffinity(t, client, crowded, to)
 		for _, to := range otherPaths {
@@ -90,18 +90,18 @@ func fillAffinityMap(t *testing.T, n *node, crowded app, to path, endpoint *pod)
 	runNFT(t, n, elements.String(), "-f", "-")
 }
 
-// value matches the value of a map element: a number, in nft's notation for packet priorities.
-var value = regexp.MustCompile(` : ([0-9a-f]+):([0-9a-f]+)`)
+// elementPattern matches the value of a map element: a number, in nft's notation for packet priorities.
+var elementPattern = regexp.MustCompile(` : ([0-9a-f]+):([0-9a-f]+)`)
 
 // elementValue returns the value of a key in a map.
 func elementValue(t *testing.T, n *node, table, name, key string) uint32 {
 	t.Helper()
 	listing := runNFT(t, n, "", "get", "element", table, "vicinity", name, "{ "+key+" }")
-	found := value.FindAllStringSubmatch(listing, -1)
+	found := elementPattern.FindAllStringSubmatch(listing, -1)
 	if len(found) != 1 {
 		t.Fatalf("map %s has %d values for %s, want one:\n%s", name, len(found), key, listing)
 	}
-	return parseHalves(t, found[0])
+	return parseClassID(t, found[0])
 }
 
 // endpointNumber returns the number by which the maps refer to an endpoint of a port.
@@ -111,7 +111,7 @@ func endpointNumber(t *testing.T, n *node, table string, port uint32, endpoint s
 		runNFT(t, n, "", "list", "map", table, "vicinity", "numbered-collided")
 	numbered := regexp.MustCompile(` \. ([0-9a-f]+):([0-9a-f]+) : ` + regexp.QuoteMeta(endpoint) + `\b`)
 	for _, found := range numbered.FindAllStringSubmatch(listing, -1) {
-		if number := parseHalves(t, found); number&^0x020000ff == port {
+		if number := parseClassID(t, found); number&^0x020000ff == port {
 			return number
 		}
 	}
@@ -119,7 +119,7 @@ func endpointNumber(t *testing.T, n *node, table string, port uint32, endpoint s
 	return 0
 }
 
-func parseHalves(t *testing.T, halves []string) uint32 {
+func parseClassID(t *testing.T, halves []string) uint32 {
 	t.Helper()
 	high, err := strconv.ParseUint(halves[1], 16, 16)
 	must.Succeed(t, err)

@@ -88,7 +88,7 @@ func TestMaxLoadKeepsTrafficNearUpToTheBound(t *testing.T) {
 	}
 	for name, expected := range want {
 		const rounding = 0.026 // of slots, as package balance states
-		if off := math.Abs(float64(with.byPod[name]) - expected); off > 4.4*math.Sqrt(expected)+rounding*expected {
+		if deviation := math.Abs(float64(with.byPod[name]) - expected); deviation > 4.4*math.Sqrt(expected)+rounding*expected {
 			t.Errorf("%s got %d connections, want about %.0f", name, with.byPod[name], expected)
 		}
 	}

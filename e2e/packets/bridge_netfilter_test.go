@@ -39,7 +39,7 @@ func withBridgeNetfilter(t *testing.T, test func(*testing.T, *twoNodes)) {
 			}
 			runNFT(t, node, bridgedCounter, "-f", "-")
 			test(t, c)
-			if packets(t, node, "bridged") == "0" {
+			if counterPackets(t, node, "bridged") == "0" {
 				t.Error("no packet passed postrouting over the bridge, so nothing was tested")
 			}
 		})
@@ -70,7 +70,7 @@ func TestAPodKeepsAnEndpointOnItsBridge(t *testing.T) {
 		for _, name := range []string{"second", "third", "fourth"} {
 			servers = append(servers, c.addServer(c.nodes[0], name))
 		}
-		c.apply(service(web.withEverything, externalLocal, affinity(anHour)).Merge(endpoints(servers...)))
+		c.apply(service(web.withEverything, externalLocal, affinity(affinityHour)).Merge(endpoints(servers...)))
 		for _, client := range c.clients() {
 			for name, to := range byNetwork(c.external) {
 				expectOneServerOnAll(t, "externalTrafficPolicy Local: "+name, client, to)

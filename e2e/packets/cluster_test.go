@@ -33,8 +33,8 @@ type cluster struct {
 	fabric *fabric.Fabric
 	setup  setup
 	nodes  []*node
-	// everything is the state of the cluster, for proxies that start later.
-	everything model.Change
+	// state is the state of the cluster, for proxies that start later.
+	state model.Change
 }
 
 // setup configures a new cluster.
@@ -57,18 +57,18 @@ type node struct {
 	proxy  *syncer.Proxy
 	// local are the addresses of its interfaces, as last reported to its proxy.
 	local []netip.Addr
-	// readers are the decision handlers of its proxy, in addition to the one that deletes stale flows.
-	readers []selection.Handler
+	// handlers are the decision handlers of its proxy, in addition to the one that deletes stale flows.
+	handlers []selection.Handler
 }
 
-// concurrentFlows deletes stale UDP flows before OnSynced returns, so that a test need not wait.
-type concurrentFlows struct {
+// inlineCleanup deletes stale UDP flows before OnSynced returns, so that a test need not wait.
+type inlineCleanup struct {
 	*serviceindex.Index
 	t          *testing.T
 	reconciler *conntrackgc.Reconciler
 }
 
-func (f concurrentFlows) OnSynced(sync selection.SyncState) {
+func (f inlineCleanup) OnSynced(sync selection.SyncState) {
 	f.Index.OnSynced(sync)
 	if _, err := f.reconciler.CleanOnce(f.t.Context()); err != nil {
 		f.t.Errorf("clean up flows: %v", err)
@@ -175,15 +175,15 @@ func (n *node) object() *model.Node {
 func (c *cluster) restart(n *node) {
 	n.owners = serviceindex.New(conntrackgc.StaleDialWindow)
 	reconciler := conntrackgc.NewReconciler(conntrack.NewDumpScheduler(onlyUDP{n.flows}, nil), n.owners, n.routes.IsLocal)
-	readers := append([]selection.Handler{concurrentFlows{n.owners, c.t, reconciler}}, n.readers...)
-	n.proxy = syncer.New(n.Name, c.setup.config, n.conn, readers...)
-	n.proxy.Apply(c.everything.Merge(model.Change{LocalAddrs: n.local}))
+	handlers := append([]selection.Handler{inlineCleanup{n.owners, c.t, reconciler}}, n.handlers...)
+	n.proxy = syncer.New(n.Name, c.setup.config, n.conn, handlers...)
+	n.proxy.Apply(c.state.Merge(model.Change{LocalAddrs: n.local}))
 }
 
 // apply applies a change to every proxy, and waits until it is in all kernels.
 func (c *cluster) apply(change model.Change) {
 	c.t.Helper()
-	c.everything = c.everything.Merge(change)
+	c.state = c.state.Merge(change)
 	for _, n := range c.nodes {
 		n.proxy.Apply(change)
 		c.sync(n)

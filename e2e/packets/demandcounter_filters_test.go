@@ -29,7 +29,7 @@ func addFilter(t *testing.T, n *node, hook string, priority int, match, verdict 
 func waitForDrops(t *testing.T, n *node, atLeast int) {
 	t.Helper()
 	wait.Until(t, fmt.Sprintf("%d packets dropped by the filter", atLeast), func() bool {
-		dropped, err := strconv.Atoi(packets(t, n, "dropped"))
+		dropped, err := strconv.Atoi(counterPackets(t, n, "dropped"))
 		return err == nil && dropped >= atLeast
 	})
 }
@@ -68,9 +68,9 @@ func TestFilteredConnectionsAreNotDemand(t *testing.T) {
 			} else {
 				server = c.addServer(n, "server")
 			}
-			a := c.countDemand(n)
+			demand := c.countDemand(n)
 			c.apply(web.service(web.withEverything, bounded).Merge(web.endpoints(server)))
-			a.read()
+			demand.read()
 			const dialled = "ct status dnat ct direction original"
 			if !test.byNode && test.hook != "postrouting" { // nft has no reject in postrouting
 				addFilter(t, n, test.hook, test.priority, dialled, "reject")
@@ -78,20 +78,20 @@ func TestFilteredConnectionsAreNotDemand(t *testing.T) {
 				runNFT(t, n, "", "delete", "table", "inet", "witness")
 			}
 			addFilter(t, n, test.hook, test.priority, dialled, "drop")
-			var under dials
+			var pending dials
 			if !test.byNode { // the node's own socket fails at once
-				under = dialMany(t, client, clusterIP, many)
+				pending = dialMany(t, client, clusterIP, many)
 				waitForDrops(t, n, 2*many)
 			}
 			expect(t, "while a filter drops the packets", []*fabric.Namespace{client}, web.paths(n, allKinds...), timesOut)
-			a.expect("after a filter rejected and dropped all packets", map[string]uint64{})
+			demand.expect("after a filter rejected and dropped all packets", map[string]uint64{})
 
 			runNFT(t, n, "", "delete", "table", "inet", "witness")
-			if got := under.connected(time.Now().Add(fabric.Timeout)); got != len(under) {
-				t.Errorf("%d of %d clients connected after the filter was removed", got, len(under))
+			if got := pending.connected(time.Now().Add(fabric.Timeout)); got != len(pending) {
+				t.Errorf("%d of %d clients connected after the filter was removed", got, len(pending))
 			}
-			count := dialEach(t, []*fabric.Namespace{client}, web.paths(n, allKinds...), 4, succeeds) + uint64(len(under))
-			a.expect("after the filter was removed", map[string]uint64{"default/web": count})
+			count := dialEach(t, []*fabric.Namespace{client}, web.paths(n, allKinds...), 4, succeeds) + uint64(len(pending))
+			demand.expect("after the filter was removed", map[string]uint64{"default/web": count})
 		})
 	}
 }
@@ -103,17 +103,17 @@ func TestASYNThatIsSentAgainCountsOnce(t *testing.T) {
 	c := newCluster(t, 2)
 	near, far := c.nodes[0], c.nodes[1]
 	client, server := c.addPod(near, "client"), c.addServer(far, "server")
-	a := c.countDemand(near)
+	demand := c.countDemand(near)
 	c.apply(web.service(bounded).Merge(web.endpoints(server)))
-	a.read()
+	demand.read()
 	addFilter(t, far, "forward", 0, "tcp flags syn", "drop")
-	under := dialMany(t, client.Namespace, netip.AddrPortFrom(web.addr(model.ClusterIP, model.IPv4), servicePort), many)
+	pending := dialMany(t, client.Namespace, netip.AddrPortFrom(web.addr(model.ClusterIP, model.IPv4), servicePort), many)
 	waitForDrops(t, far, 2*many)
 	runNFT(t, far, "", "delete", "table", "inet", "witness")
-	if got := under.connected(time.Now().Add(fabric.Timeout)); got != many {
+	if got := pending.connected(time.Now().Add(fabric.Timeout)); got != many {
 		t.Errorf("%d of %d clients connected", got, many)
 	}
-	a.expect("after each SYN was sent three times", map[string]uint64{"default/web": many})
+	demand.expect("after each SYN was sent three times", map[string]uint64{"default/web": many})
 }
 
 // TestANodePortIsCountedByItselfAlone checks that other frontends with the number of a node port do not count as the
@@ -131,7 +131,7 @@ func TestANodePortIsCountedByItselfAlone(t *testing.T) {
 			n := c.nodes[0]
 			server, host := c.addServer(n, "server"), c.addHost("host", n)
 			clients := []*fabric.Namespace{c.addPod(n, "client").Namespace, n.Namespace, host}
-			a := c.countDemand(n)
+			demand := c.countDemand(n)
 			namesake := app{"namesake", 11}
 			onThatPort := func(s *model.Service) {
 				for i := range s.Ports {
@@ -140,14 +140,14 @@ func TestANodePortIsCountedByItselfAlone(t *testing.T) {
 			}
 			c.apply(web.service(web.withNodePorts, bounded).Merge(web.endpoints(server)))
 			c.apply(namesake.service(namesake.withExternalIPs, onThatPort).Merge(namesake.endpoints(server)))
-			a.read()
+			demand.read()
 			otherPaths := pathsTo(web.nodePort(), append(namesake.addrs(model.ClusterIP), namesake.addrs(model.ExternalIP)...)...)
 			dialEach(t, clients, otherPaths, 1, succeeds)
 			c.serveOn(server.Namespace, web.nodePort())
 			dialEach(t, clients, pathsTo(web.nodePort(), server.IPv4, server.IPv6), 1, succeeds)
-			a.expect("after dialling other frontends with that port number", map[string]uint64{})
+			demand.expect("after dialling other frontends with that port number", map[string]uint64{})
 			count := dialEach(t, clients, web.paths(n, model.NodePort), 3, succeeds)
-			a.expect("after dialling the node port", map[string]uint64{"default/web": count})
+			demand.expect("after dialling the node port", map[string]uint64{"default/web": count})
 		})
 	}
 }

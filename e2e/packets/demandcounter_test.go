@@ -21,8 +21,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// demandCounting is a node that counts demand, and a client of its demand page.
-type demandCounting struct {
+// demandReader is a node that counts demand, and a client of its demand page.
+type demandReader struct {
 	t       *testing.T
 	node    *node
 	counter *demandcounter.Counter
@@ -36,19 +36,19 @@ func bounded(s *model.Service) {
 }
 
 // countDemand restarts the proxy of a node with a demand counter.
-func (c *cluster) countDemand(n *node) *demandCounting {
+func (c *cluster) countDemand(n *node) *demandReader {
 	c.t.Helper()
-	reader := demandcounter.NewFrontends()
-	n.readers = append(n.readers, reader)
+	frontends := demandcounter.NewFrontends()
+	n.handlers = append(n.handlers, frontends)
 	c.restart(n)
 	c.sync(n)
-	a := &demandCounting{t: c.t, node: n}
-	a.counter = demandcounter.NewCounter(reader, n.conn, c.setup.config.Families, slog.New(slog.DiscardHandler), time.Now)
-	return a
+	d := &demandReader{t: c.t, node: n}
+	d.counter = demandcounter.NewCounter(frontends, n.conn, c.setup.config.Families, slog.New(slog.DiscardHandler), time.Now)
+	return d
 }
 
 // read reads the page and returns the counts since the last read.
-func (d *demandCounting) read() demandapi.Page {
+func (d *demandReader) read() demandapi.Page {
 	d.t.Helper()
 	response := httptest.NewRecorder()
 	d.counter.ServeHTTP(response, httptest.NewRequest("GET", demandapi.Path+"?"+demandapi.CursorParam+"="+d.cursor, nil))
@@ -64,7 +64,7 @@ func (d *demandCounting) read() demandapi.Page {
 }
 
 // expect reads the page and compares the counts.
-func (d *demandCounting) expect(desc string, want map[string]uint64) {
+func (d *demandReader) expect(desc string, want map[string]uint64) {
 	d.t.Helper()
 	if diff := cmp.Diff(want, d.read().Counts); diff != "" {
 		d.t.Errorf("%s: counts of %s (-want +got):\n%s", desc, d.node.Name, diff)
@@ -72,7 +72,7 @@ func (d *demandCounting) expect(desc string, want map[string]uint64) {
 }
 
 // tables returns the lines of "nft list tables" for the tables that count demand.
-func (d *demandCounting) tables() string {
+func (d *demandReader) tables() string {
 	d.t.Helper()
 	listed, err := d.node.Run(exec.Command("nft", "list", "tables"))
 	if err != nil {
@@ -80,8 +80,8 @@ func (d *demandCounting) tables() string {
 	}
 	var found []string
 	for line := range strings.Lines(listed) {
-		isIt := func(name string) bool { return strings.Contains(line, name) }
-		if slices.ContainsFunc(ruleset.DemandTableNames[:], isIt) {
+		isInLine := func(name string) bool { return strings.Contains(line, name) }
+		if slices.ContainsFunc(ruleset.DemandTableNames[:], isInLine) {
 			found = append(found, strings.TrimSpace(line))
 		}
 	}
@@ -89,7 +89,7 @@ func (d *demandCounting) tables() string {
 }
 
 // runUntil runs the counter until a condition holds.
-func (d *demandCounting) runUntil(condition func() bool) {
+func (d *demandReader) runUntil(condition func() bool) {
 	d.t.Helper()
 	ctx, stop := context.WithCancel(d.t.Context())
 	done := make(chan error, 1)
@@ -151,9 +151,9 @@ func TestSyncsKeepWhatWasCounted(t *testing.T) {
 	n := c.nodes[0]
 	servers := []*pod{c.addServer(n, "one"), c.addServer(n, "two")}
 	clients := []*fabric.Namespace{c.addPod(n, "client").Namespace}
-	a := c.countDemand(n)
+	demand := c.countDemand(n)
 	c.apply(web.service(bounded, affinity(time.Hour)).Merge(web.endpoints(servers[0])))
-	a.read()
+	demand.read()
 	count := dialEach(t, clients, paths, 1, succeeds)
 	c.apply(web.endpoints(servers...))
 	count += dialEach(t, clients, paths, 1, succeeds)
@@ -163,18 +163,18 @@ func TestSyncsKeepWhatWasCounted(t *testing.T) {
 	c.restart(n)
 	c.sync(n)
 	count += dialEach(t, clients, paths, 1, succeeds)
-	a.expect("after syncs, with session affinity", map[string]uint64{"default/web": count})
+	demand.expect("after syncs, with session affinity", map[string]uint64{"default/web": count})
 
 	// The second Service was still counted when the previous page was read.
 	dialEach(t, clients, cart.paths(n, model.ClusterIP), 1, succeeds)
 	count = dialEach(t, clients, paths, 1, succeeds)
 	c.apply(cart.deletion())
-	a.expect("after a Service was deleted", map[string]uint64{"default/web": count})
+	demand.expect("after a Service was deleted", map[string]uint64{"default/web": count})
 
 	c.apply(web.service())
-	a.read()
+	demand.read()
 	dialEach(t, clients, paths, 1, succeeds)
-	a.expect("without a bound", map[string]uint64{})
+	demand.expect("without a bound", map[string]uint64{})
 }
 
 // TestDemandTablesExistOnlyAfterTheFirstRead checks that the first request for the page creates the table and that the process
@@ -184,13 +184,13 @@ func TestDemandTablesExistOnlyAfterTheFirstRead(t *testing.T) {
 	c := setUp(t, setup{nodes: 1, config: clusterCIDR(), notOwned: true})
 	n := c.nodes[0]
 	server, clients := c.addServer(n, "server"), []*fabric.Namespace{c.addPod(n, "client").Namespace}
-	a := c.countDemand(n)
+	demand := c.countDemand(n)
 	c.apply(web.service(bounded).Merge(web.endpoints(server)))
-	if tables := a.tables(); tables != "" {
+	if tables := demand.tables(); tables != "" {
 		t.Errorf("tables before the first read: %s", tables)
 	}
-	a.read()
-	if tables := a.tables(); tables != "table ip vicinity-demand; table ip6 vicinity-demand" {
+	demand.read()
+	if tables := demand.tables(); tables != "table ip vicinity-demand; table ip6 vicinity-demand" {
 		t.Errorf("tables after the first read: %q", tables)
 	}
 	for _, family := range []string{"ip", "ip6"} {
@@ -199,9 +199,9 @@ func TestDemandTablesExistOnlyAfterTheFirstRead(t *testing.T) {
 		}
 	}
 	dialEach(t, clients, paths, 1, succeeds)
-	a.expect("after the table was deleted", map[string]uint64{})
+	demand.expect("after the table was deleted", map[string]uint64{})
 	count := dialEach(t, clients, paths, 1, succeeds)
-	a.expect("after it was created again", map[string]uint64{"default/web": count})
+	demand.expect("after it was created again", map[string]uint64{"default/web": count})
 
 	// At its start, the next process deletes the tables of a killed one, also of an earlier version. At its end, it
 	// deletes its own.

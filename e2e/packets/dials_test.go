@@ -46,14 +46,14 @@ func startCleaning(t *testing.T, n *node) *cleaning {
 // startCleaningIn is startCleaning with another table than the node's.
 func startCleaningIn(t *testing.T, n *node, table conntrack.Table) *cleaning {
 	t.Helper()
-	d := &cleaning{t: t, deleted: map[model.Protocol]int{}}
+	c := &cleaning{t: t, deleted: map[model.Protocol]int{}}
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() {
-		conntrackgc.NewReconciler(conntrack.NewDumpScheduler(table, nil), n.owners, n.routes.IsLocal).Run(ctx, d.record)
+		conntrackgc.NewReconciler(conntrack.NewDumpScheduler(table, nil), n.owners, n.routes.IsLocal).Run(ctx, c.record)
 	})
 	t.Cleanup(func() { cancel(); running.Wait() })
-	return d
+	return c
 }
 
 func (c *cleaning) record(done conntrackgc.CleanupResult, err error) {
@@ -207,7 +207,7 @@ func TestPendingDialsReachTheReplacementEndpoint(t *testing.T) {
 func TestDialsToEveryFrontendReachTheReplacementEndpoint(t *testing.T) {
 	for name, edit := range map[string]func(*model.Service){
 		"no restrictions":     func(*model.Service) {},
-		"affinity":            affinity(anHour),
+		"affinity":            affinity(affinityHour),
 		"both policies Local": func(s *model.Service) { internalLocal(s); externalLocal(s) },
 		"topology keys":       topologyKeys("topology.kubernetes.io/zone"),
 	} {
@@ -325,10 +325,10 @@ func TestEstablishedConnectionsSurviveTheDeletionOfStaleDials(t *testing.T) {
 	before := idsOf(t, node, to.Addr())
 	cleaning := startCleaning(t, node)
 	c.apply(endpoints(unresponsive))
-	under := dialMany(t, client.Namespace, to, 100)
+	pending := dialMany(t, client.Namespace, to, 100)
 	waitForDials(t, node, 100)
 	c.apply(endpoints(alive))
-	if got := under.connected(time.Now().Add(dialTimeout)); got != 100 {
+	if got := pending.connected(time.Now().Add(dialTimeout)); got != 100 {
 		t.Errorf("%d of 100 clients connected", got)
 	}
 	cleaning.waitFor(model.TCP, 100)
@@ -375,7 +375,7 @@ func TestAPortOfAConnectionThatWasResetIsUsedAgain(t *testing.T) {
 				node.owners.Snapshot().RemovedKnownSince = time.Now().Add(-conntrackgc.StaleDialWindow) // as if the proxy had run for that long
 				startCleaning(t, node)
 			}
-			first := dialFrom(t, client.Namespace, 20_000, to)
+			first := startDialFrom(t, client.Namespace, 20_000, to)
 			conn, err := listener.Accept()
 			if err != nil {
 				t.Fatal(err)
@@ -394,7 +394,7 @@ func TestAPortOfAConnectionThatWasResetIsUsedAgain(t *testing.T) {
 				wait.Until(t, "the entry of the first connection is deleted", func() bool { return len(idsOf(t, node, to.Addr())) == 0 })
 				timeout = dialTimeout
 			}
-			again := dials{dialFrom(t, client.Namespace, 20_000, to)}
+			again := dials{startDialFrom(t, client.Namespace, 20_000, to)}
 			defer func() { _ = unix.Close(again[0]) }()
 			if got := again.connected(time.Now().Add(timeout)); (got == 1) != cleans {
 				t.Errorf("with cleanup %t, %d connections were established from the same port", cleans, got)
@@ -403,8 +403,8 @@ func TestAPortOfAConnectionThatWasResetIsUsedAgain(t *testing.T) {
 	}
 }
 
-// dialFrom starts a connection attempt from the given port.
-func dialFrom(t *testing.T, from *fabric.Namespace, port int, to netip.AddrPort) (fd int) {
+// startDialFrom starts a connection attempt from the given port.
+func startDialFrom(t *testing.T, from *fabric.Namespace, port int, to netip.AddrPort) (fd int) {
 	t.Helper()
 	err := from.Do(func() (err error) {
 		if fd, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0); err != nil {
@@ -457,10 +457,10 @@ func TestARollingRestartOfUnresponsivePodsLosesNoDial(t *testing.T) {
 				c.apply(endpoints(pods...))
 			}
 			close(stop)
-			n, all := <-failed, <-attempts
-			t.Logf("%d of %d connection attempts failed", n, all)
-			if cleans && n > 0 || !cleans && n == 0 {
-				t.Errorf("with cleanup %t, %d of %d connection attempts failed", cleans, n, all)
+			failures, all := <-failed, <-attempts
+			t.Logf("%d of %d connection attempts failed", failures, all)
+			if cleans && failures > 0 || !cleans && failures == 0 {
+				t.Errorf("with cleanup %t, %d of %d connection attempts failed", cleans, failures, all)
 			}
 		})
 	}

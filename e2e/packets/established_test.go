@@ -41,7 +41,7 @@ func TestEstablishedConnectionsAreNeverTouched(t *testing.T) {
 		{"the policies are Local and all endpoints are on other nodes", endpoints(far)},
 		{"all endpoints were removed", endpoints()},
 		{"the endpoint terminates", web.slices([]*pod{near}, model.Endpoint{Serving: true, Terminating: true})},
-		{"session affinity was enabled", everything(affinity(anHour)).Merge(endpoints(near, far))},
+		{"session affinity was enabled", everything(affinity(affinityHour)).Merge(endpoints(near, far))},
 		{"the source ranges exclude all clients", everything(sourceRanges("192.0.2.0/24", "2001:db8:ffff::/48"))},
 		{"the port was deleted", everything(withoutTCP)},
 		{"the node ports changed", everything(otherNodePorts)},

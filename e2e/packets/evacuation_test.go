@@ -81,10 +81,10 @@ func TestAnEvacuationMovesNewConnectionsAndNoEstablishedOne(t *testing.T) {
 }
 
 // openMany opens the given number of connections over one network, alternating between clients and families.
-func openMany(t *testing.T, clients []*fabric.Pod, network string, count int) []*conversation {
+func openMany(t *testing.T, clients []*fabric.Pod, network string, count int) []*openConnection {
 	t.Helper()
 	to := overNetworks(paths, network)
-	var all []*conversation
+	var all []*openConnection
 	for number := range count {
 		from := clients[number%len(clients)].Namespace
 		family := number / len(clients) % len(to)
@@ -94,7 +94,7 @@ func openMany(t *testing.T, clients []*fabric.Pod, network string, count int) []
 }
 
 // countServedBy counts the flows to the given servers.
-func countServedBy(flows []*conversation, servers []*pod) (count int) {
+func countServedBy(flows []*openConnection, servers []*pod) (count int) {
 	for _, flow := range flows {
 		if isOneOf(flow.first.Pod, servers) {
 			count++
@@ -115,7 +115,7 @@ type traffic struct {
 	mu       sync.Mutex
 	requests int // over flows
 	// broken are the errors of flows without a response, or with a response of another server.
-	broken map[*conversation]error
+	broken map[*openConnection]error
 	made   attempts
 }
 
@@ -137,19 +137,19 @@ func (all attempts) where(match func(attempt) bool) (found attempts) {
 	return found
 }
 
-func startTraffic(clients []*fabric.Pod, flows []*conversation) *traffic {
-	tr := &traffic{ended: make(chan struct{}), broken: map[*conversation]error{}}
-	const gently = 2 * time.Millisecond // leaves CPU time to the proxies
+func startTraffic(clients []*fabric.Pod, flows []*openConnection) *traffic {
+	tr := &traffic{ended: make(chan struct{}), broken: map[*openConnection]error{}}
+	const requestInterval = 2 * time.Millisecond // leaves CPU time to the proxies
 	for _, client := range clients {
-		ownFlows := slices.DeleteFunc(slices.Clone(flows), func(flow *conversation) bool { return flow.from != client.Namespace })
+		ownFlows := slices.DeleteFunc(slices.Clone(flows), func(flow *openConnection) bool { return flow.from != client.Namespace })
 		tr.running.Go(func() {
-			for number := 0; tr.pause(gently); number++ {
+			for number := 0; tr.pause(requestInterval); number++ {
 				tr.requestOver(ownFlows[number%len(ownFlows)])
 			}
 		})
 		tr.running.Go(func() {
 			to := overNetworks(paths, "tcp", "udp")
-			for number := 0; tr.pause(gently); number++ {
+			for number := 0; tr.pause(requestInterval); number++ {
 				tr.connect(client.Namespace, to[number%len(to)])
 			}
 		})
@@ -158,16 +158,16 @@ func startTraffic(clients []*fabric.Pod, flows []*conversation) *traffic {
 }
 
 // pause waits a moment, and reports whether the clients should continue.
-func (tr *traffic) pause(moment time.Duration) bool {
+func (tr *traffic) pause(interval time.Duration) bool {
 	select {
 	case <-tr.ended:
 		return false
-	case <-time.After(moment):
+	case <-time.After(interval):
 		return true
 	}
 }
 
-func (tr *traffic) requestOver(flow *conversation) {
+func (tr *traffic) requestOver(flow *openConnection) {
 	reply, err := flow.Request(fabric.Timeout)
 	if err == nil && reply != flow.first {
 		err = fmt.Errorf("reply %+v, want %+v as at first", reply, flow.first)
@@ -181,12 +181,12 @@ func (tr *traffic) requestOver(flow *conversation) {
 }
 
 func (tr *traffic) connect(from *fabric.Namespace, to path) {
-	one := attempt{began: time.Now()}
+	a := attempt{began: time.Now()}
 	reply, err := from.Request(to.network, to.addr, fabric.Timeout)
-	one.repliedAt, one.server, one.err = time.Now(), reply.Pod, err
+	a.repliedAt, a.server, a.err = time.Now(), reply.Pod, err
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
-	tr.made = append(tr.made, one)
+	tr.made = append(tr.made, a)
 }
 
 // stop ends the traffic. Afterwards its fields do not change.
@@ -197,7 +197,7 @@ func (tr *traffic) stop() *traffic {
 }
 
 // expectNothingBroke checks that each flow was used and still works, and that no new connection failed.
-func (tr *traffic) expectNothingBroke(t *testing.T, flows []*conversation) {
+func (tr *traffic) expectNothingBroke(t *testing.T, flows []*openConnection) {
 	t.Helper()
 	for flow, err := range tr.broken {
 		t.Errorf("%s from %s: %v", flow.to, flow.from.Name, err)
@@ -242,9 +242,9 @@ func (tr *traffic) expectMoved(t *testing.T, labelled, unlabelled time.Time, lea
 	t.Logf("%d new connections went to the node after the label, the last after %s; %d of %d later than %s",
 		len(afterLabel), last.Round(time.Microsecond), len(late), len(settled), evacuationTimeout)
 	for _, server := range leaving {
-		back := tr.made.where(func(one attempt) bool { return one.server == server.Name && one.began.After(unlabelled) })
+		returned := tr.made.where(func(one attempt) bool { return one.server == server.Name && one.began.After(unlabelled) })
 		first := time.Hour
-		for _, one := range back {
+		for _, one := range returned {
 			first = min(first, one.repliedAt.Sub(unlabelled))
 		}
 		if first > evacuationTimeout {

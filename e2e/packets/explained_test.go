@@ -61,7 +61,7 @@ var expectations = map[string]expectation{"balance": succeeds, "refuse": refused
 // explained returns the outcome that explain predicts for a pod's connection on the first node.
 func (n *nodePorts) explained(p path) string {
 	n.t.Helper()
-	cluster := explain.ClusterView(n.everything, n.node.Name, n.setup.config.NodePorts)
+	cluster := explain.ClusterView(n.state, n.node.Name, n.setup.config.NodePorts)
 	ports := explain.Clients{NodePorts: n.setup.config.NodePorts}.Ports(cluster, explain.Query{AddrPort: p.addr})
 	outcome := "none"
 	for _, port := range ports {

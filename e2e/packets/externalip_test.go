@@ -40,7 +40,7 @@ func TestTheOlderOfTwoServicesOwnsASharedAddress(t *testing.T) {
 				c.sync(n)
 			}
 			expectOnEveryNode(t, c, share, "after a restart", "old")
-			c.apply(youngerApp.service(share, createdIn(2002), affinity(anHour)))
+			c.apply(youngerApp.service(share, createdIn(2002), affinity(affinityHour)))
 			expectOnEveryNode(t, c, share, "the younger one changed", "old")
 			c.apply(olderApp.service(createdIn(2001)))
 			expectOnEveryNode(t, c, share, "the older one released the address", "young")
@@ -165,7 +165,7 @@ func TestAnOlderExternalIPOverridesNoLoadBalancerIPOrNodePort(t *testing.T) {
 		c.restart(n)
 		c.sync(n)
 		expect(t, name+": after a restart", clients, test.to, servedBy("owner"))
-		c.apply(olderApp.service(createdIn(2001), test.stolen, affinity(anHour)))
+		c.apply(olderApp.service(createdIn(2001), test.stolen, affinity(affinityHour)))
 		expect(t, name+": the older Service changes", clients, test.to, servedBy("owner"))
 		c.apply(youngerApp.service(createdIn(2002)))
 		expect(t, name+": the other Service releases it", clients, test.to, servedBy("thief"))

@@ -14,7 +14,7 @@ func TestAFamilyWithoutEndpointsRefusesWhileTheOtherOneServes(t *testing.T) {
 	for desc, edits := range map[string][]func(*model.Service){
 		"both policies Cluster": {web.withEverything},
 		"both policies Local":   {web.withEverything, internalLocal, externalLocal},
-		"session affinity":      {web.withEverything, affinity(anHour)},
+		"session affinity":      {web.withEverything, affinity(affinityHour)},
 	} {
 		for i, family := range model.Families {
 			other := model.Families[1-i]

@@ -26,9 +26,9 @@ import (
 
 const (
 	// dialsVariable is the environment variable with the total number of connections of
-	// TestNoEstablishedConnectionEndsWhileEndpointsFlap. fewDials is the default number.
+	// TestNoEstablishedConnectionEndsWhileEndpointsFlap. defaultDials is the default number.
 	dialsVariable = "FLAPPING_DIALS"
-	fewDials      = 9_000
+	defaultDials  = 9_000
 	// dialsPerSecond is the rate of connections in each of the test's clusters.
 	dialsPerSecond = 200
 )
@@ -38,10 +38,10 @@ const (
 // are lost, so replies arrive while the proxy decides about the connections. The kernel's destroy events show which
 // entries were deleted.
 func TestNoEstablishedConnectionEndsWhileEndpointsFlap(t *testing.T) {
-	all := fewDials
+	totalDials := defaultDials
 	if text := os.Getenv(dialsVariable); text != "" {
 		var err error
-		all, err = strconv.Atoi(text)
+		totalDials, err = strconv.Atoi(text)
 		must.Succeed(t, err)
 	}
 	cases := map[string]flapping{
@@ -53,7 +53,7 @@ func TestNoEstablishedConnectionEndsWhileEndpointsFlap(t *testing.T) {
 	for name, f := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f.run(t, all/len(cases))
+			f.run(t, totalDials/len(cases))
 		})
 	}
 }
@@ -83,14 +83,14 @@ func (f flapping) run(t *testing.T, dials int) {
 	for i := range sets {
 		for k := range f.pods {
 			server := &pod{Pod: c.addPod(serverNode, fmt.Sprintf("server-%d-%d", i, k)), zone: "zone-of-" + serverNode.Name}
-			echo(t, server.Namespace)
+			startEchoServer(t, server.Namespace)
 			sets[i] = append(sets[i], server)
 		}
 	}
 	unresponsive := c.addUnresponsive(serverNode) // in both sets for ten seconds, and in none for as long
-	way, err := c.fabric.AddLossyPath("long-way", clientNode.Node, serverNode.Node)
+	lossyPath, err := c.fabric.AddLossyPath("long-way", clientNode.Node, serverNode.Node)
 	must.Succeed(t, err)
-	way.SetImpairment(f.delay, 0.02)
+	lossyPath.SetImpairment(f.delay, 0.02)
 	c.apply(service().Merge(endpoints(append(sets[0], unresponsive)...)))
 	deletions := countDeletedEntries(t, clientNode.Namespace)
 	if !f.hasUnknownHistory {
@@ -127,19 +127,19 @@ func (f flapping) run(t *testing.T, dials int) {
 		}
 	}
 	c.apply(endpoints(sets[0]...))
-	load.under.Wait()
+	load.exchanges.Wait()
 	wait.Until(t, "stale entries of connections to the unresponsive pod are deleted", func() bool { return cleaning.count(model.TCP) > 0 })
 	t.Logf("%d switches, %d dials: %d replied, %d hung after connecting, %d never connected (%v); %d stale entries deleted; "+
 		"the kernel reported %d entries deleted by request: %d unreplied, %d closed, %d open; %d packets were lost on the link",
 		switches, dials, load.replied.Load(), load.hung.Load(), load.failed.Load(), load.failure.Load(), cleaning.count(model.TCP),
-		deletions.unreplied.Load()+deletions.closed.Load()+deletions.open.Load(), deletions.unreplied.Load(), deletions.closed.Load(), deletions.open.Load(), way.Dropped())
-	harmless := int64(0)
+		deletions.unreplied.Load()+deletions.closed.Load()+deletions.open.Load(), deletions.unreplied.Load(), deletions.closed.Load(), deletions.open.Load(), lossyPath.Dropped())
+	tolerated := int64(0)
 	if f.isOldKernel {
-		harmless = int64(dials) / 1000
+		tolerated = int64(dials) / 1000
 	}
-	if deletions.open.Load() > harmless || load.hung.Load() > harmless {
+	if deletions.open.Load() > tolerated || load.hung.Load() > tolerated {
 		t.Errorf("%d entries of open connections were deleted, and %d clients hang, want at most %d of each",
-			deletions.open.Load(), load.hung.Load(), harmless)
+			deletions.open.Load(), load.hung.Load(), tolerated)
 	}
 	if deletions.unreplied.Load() == 0 || load.replied.Load() < int64(dials)*9/10 {
 		t.Errorf("%d unreplied entries were deleted, and %d of %d dials got a reply, so the test proves nothing",
@@ -147,8 +147,8 @@ func (f flapping) run(t *testing.T, dials int) {
 	}
 }
 
-// echo starts an echo server on a machine.
-func echo(t *testing.T, on *fabric.Namespace) {
+// startEchoServer starts an echo server on a machine.
+func startEchoServer(t *testing.T, on *fabric.Namespace) {
 	t.Helper()
 	listener, err := on.Listen("tcp", fmt.Sprint(":", podPort))
 	must.Succeed(t, err)
@@ -174,7 +174,7 @@ type echoClients struct {
 	to      []netip.AddrPort
 	timeout time.Duration
 
-	under                 sync.WaitGroup
+	exchanges             sync.WaitGroup
 	replied, hung, failed atomic.Int64
 	// failure is the last error of a client that never connected.
 	failure atomic.Value
@@ -182,15 +182,15 @@ type echoClients struct {
 
 // dial makes the connections from the network of the calling thread.
 func (c *echoClients) dial(dials int) error {
-	next := time.NewTicker(time.Second / dialsPerSecond)
-	defer next.Stop()
+	ticker := time.NewTicker(time.Second / dialsPerSecond)
+	defer ticker.Stop()
 	for i := range dials {
-		<-next.C
+		<-ticker.C
 		conn, err := startDial(c.to[i%len(c.to)])
 		if err != nil {
 			return err
 		}
-		c.under.Go(func() { c.exchange(conn) })
+		c.exchanges.Go(func() { c.exchange(conn) })
 	}
 	return nil
 }
@@ -271,7 +271,7 @@ func countDeletedEntries(t *testing.T, on *fabric.Namespace) *deletedEntries {
 			}
 			for _, message := range messages {
 				if message.Header.PID != 0 { // otherwise the entry ended by itself
-					counted.add(t, message.Data)
+					counted.count(t, message.Data)
 				}
 			}
 		}
@@ -284,8 +284,8 @@ func countDeletedEntries(t *testing.T, on *fabric.Namespace) *deletedEntries {
 	return counted
 }
 
-// add counts a destroy event by the state of its connection. message is a struct nfgenmsg and attributes.
-func (d *deletedEntries) add(t *testing.T, message []byte) {
+// count counts a destroy event by the state of its connection. message is a struct nfgenmsg and attributes.
+func (d *deletedEntries) count(t *testing.T, message []byte) {
 	const sizeofHeader, attrStatus, attrProtocolInfo, attrTCP, attrState = 4, 3, 4, 1, 1
 	attributes, err := netlink.NewAttributeDecoder(message[sizeofHeader:])
 	if err != nil {

@@ -30,7 +30,7 @@ func TestAPodReachesItselfThroughEveryFrontend(t *testing.T) {
 			for _, edits := range [][]func(*model.Service){
 				{web.withEverything},
 				{web.withEverything, internalLocal, externalLocal},
-				{web.withEverything, affinity(anHour)},
+				{web.withEverything, affinity(affinityHour)},
 			} {
 				c.apply(service(edits...).Merge(endpoints(server)))
 				// The second connection uses the affinity entry, if the Service has session affinity.

@@ -25,7 +25,7 @@ func TestAnEndpointInTheHostNetworkOfThisNode(t *testing.T) {
 	for desc, change := range map[string]model.Change{
 		"both policies Cluster": service(web.withEverything),
 		"both policies Local":   service(web.withEverything, internalLocal, externalLocal),
-		"session affinity":      service(web.withEverything, affinity(anHour)),
+		"session affinity":      service(web.withEverything, affinity(affinityHour)),
 	} {
 		c.apply(change)
 		for range 2 { // the second connection uses the affinity entry, if any
@@ -45,7 +45,7 @@ func TestAnEndpointInTheHostNetworkOfAnotherNode(t *testing.T) {
 	clusterIPs, there := web.paths(c.nodes[0], model.ClusterIP), servedBy(c.nodes[1].Name)
 	for desc, edit := range map[string]func(*model.Service){
 		"no session affinity": func(*model.Service) {},
-		"session affinity":    affinity(anHour),
+		"session affinity":    affinity(affinityHour),
 	} {
 		c.apply(service(web.withEverything, edit))
 		for range 2 {
@@ -71,7 +71,7 @@ func TestAClientKeepsAnEndpointInAHostNetwork(t *testing.T) {
 			t.Parallel()
 			c := newTwoNodes(t, setup{config: clusterCIDR()})
 			endpoint, allPaths := c.inHostNetwork(c.nodes[number]), web.paths(c.nodes[0], allKinds...)
-			c.apply(service(web.withEverything, affinity(anHour)).Merge(endpoints(endpoint)))
+			c.apply(service(web.withEverything, affinity(affinityHour)).Merge(endpoints(endpoint)))
 			expect(t, "the only endpoint", c.clients(), allPaths, servedBy(endpoint.Name))
 			c.apply(endpoints(endpoint, c.near, c.far))
 			for range 3 {

@@ -60,9 +60,9 @@ func TestSourceRangesDropBeforeAnythingElse(t *testing.T) {
 	r.apply(service(web.withEverything, clientRanges(r.host), externalLocal).Merge(endpoints(r.far)))
 	expect(t, "not in the ranges, a pod's short circuit", []*fabric.Namespace{r.pod, r.node}, balancer, timesOut)
 	expect(t, "in the ranges, endpoints only on other nodes", []*fabric.Namespace{r.host}, balancer, timesOut)
-	r.apply(service(web.withEverything, clientRanges(r.host), affinity(anHour)).Merge(endpoints(r.near)))
+	r.apply(service(web.withEverything, clientRanges(r.host), affinity(affinityHour)).Merge(endpoints(r.near)))
 	expect(t, "in the ranges, with session affinity", []*fabric.Namespace{r.host}, balancer, servedBy("near"))
-	r.apply(service(web.withEverything, clientRanges(r.pod), affinity(anHour)))
+	r.apply(service(web.withEverything, clientRanges(r.pod), affinity(affinityHour)))
 	expect(t, "with affinity, but not in the ranges any more", []*fabric.Namespace{r.host}, balancer, timesOut)
 }
 
@@ -136,7 +136,7 @@ func TestPacketsToALoadBalancerIPNeverLeaveTheNode(t *testing.T) {
 	c.apply(service(web.withEverything).Merge(endpoints(c.addServer(node, "server"))))
 	runNFT(t, node, egressCounter, "-f", "-")
 	expect(t, "a load-balancer IP", clients, web.paths(node, model.LoadBalancerIP), servedBy("server"))
-	if got := packets(t, node, "leaving"); got != "0" {
+	if got := counterPackets(t, node, "leaving"); got != "0" {
 		t.Errorf("%s packets to the load-balancer IP left the node, want none", got)
 	}
 	for _, addr := range web.addrs(model.LoadBalancerIP) {
@@ -144,7 +144,7 @@ func TestPacketsToALoadBalancerIPNeverLeaveTheNode(t *testing.T) {
 			t.Errorf("%s belongs to no Service, but replies", addr.Next())
 		}
 	}
-	if got := packets(t, node, "leaving"); got == "0" {
+	if got := counterPackets(t, node, "leaving"); got == "0" {
 		t.Error("no packet to another address of the load balancer left the node, so nothing was tested")
 	}
 }

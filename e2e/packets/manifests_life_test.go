@@ -13,7 +13,7 @@ func TestServicesOfOtherProxiesAreNotServed(t *testing.T) {
 	t.Parallel()
 	m := newManifests(t)
 	allPaths := web.paths(m.nodes[0], allKinds...)
-	for desc, not := range map[string]manifest{
+	for desc, unserved := range map[string]manifest{
 		"a switch to ExternalName": {spec: "type: ExternalName, externalName: example.com"},
 		"an ExternalName with the addresses that it had": {
 			spec: `type: ExternalName, externalName: example.com, externalIPs: [203.0.113.10], ` + bothFamilies, ingress: vip},
@@ -22,7 +22,7 @@ func TestServicesOfOtherProxiesAreNotServed(t *testing.T) {
 	} {
 		m.setService(everything)
 		expect(t, "before "+desc, m.clients(), allPaths, servedBy("near"))
-		m.setService(not)
+		m.setService(unserved)
 		expect(t, desc, m.clients(), allPaths, notServed)
 	}
 	m.setService(manifest{spec: "type: ClusterIP, " + bothFamilies})

@@ -20,7 +20,7 @@ func TestTheSourceAddressThatServersSee(t *testing.T) {
 	}
 	c.apply(service().Merge(endpoints(server)))
 	for _, to := range paths {
-		for _, tt := range []struct {
+		for _, test := range []struct {
 			from *fabric.Namespace
 			want netip.Addr
 		}{
@@ -28,8 +28,8 @@ func TestTheSourceAddressThatServersSee(t *testing.T) {
 			{c.nodes[0].Namespace, to.clientAddr(c.nodes[0].Namespace)},
 			{host.Namespace, to.clientAddr(c.nodes[0].Namespace)},
 		} {
-			if got := mustRequest(t, tt.from, to).Client.Addr(); got != tt.want {
-				t.Errorf("%s from %s: the server sees %s, want %s", to, tt.from.Name, got, tt.want)
+			if got := mustRequest(t, test.from, to).Client.Addr(); got != test.want {
+				t.Errorf("%s from %s: the server sees %s, want %s", to, test.from.Name, got, test.want)
 			}
 		}
 	}

@@ -8,10 +8,10 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
 )
 
-// cni is a CNI's masquerading chain of one family. It masquerades packets of pods to addresses outside the pod ranges,
+// cniRules is a CNI's masquerading chain of one family. It masquerades packets of pods to addresses outside the pod ranges,
 // and packets of other clients to pods of other nodes, as Flannel's iptables rules do (pkg/trafficmngr/iptables there).
 // Once a chain has translated a connection's source, the kernel runs no further chains (nf_nat_inet_fn).
-const cni = `
+const cniRules = `
 table %[1]s cni {
 	chain masquerading {
 		type nat hook postrouting priority srcnat; policy accept;
@@ -31,7 +31,7 @@ func newTwoNodesWithCNI(t *testing.T, cniFirst bool) *twoNodes {
 	c := newTwoNodes(t, setup{config: clusterCIDR(), notOwned: true})
 	node := c.nodes[0]
 	ipv4, ipv6 := node.PodCIDRs()
-	runNFT(t, node, fmt.Sprintf(cni, "ip", ipv4, fabric.PodsIPv4)+fmt.Sprintf(cni, "ip6", ipv6, fabric.PodsIPv6), "-f", "-")
+	runNFT(t, node, fmt.Sprintf(cniRules, "ip", ipv4, fabric.PodsIPv4)+fmt.Sprintf(cniRules, "ip6", ipv6, fabric.PodsIPv6), "-f", "-")
 	if cniFirst {
 		runNFT(t, node, "", "delete table ip vicinity; delete table ip6 vicinity")
 		c.restart(node)
@@ -62,7 +62,7 @@ func TestClientsAreRememberedThoughACNIMasquerades(t *testing.T) {
 		for i := range 5 {
 			servers = append(servers, c.addServer(c.nodes[1], fmt.Sprintf("far-%d", i)))
 		}
-		c.apply(service(web.withEverything, affinity(anHour)).Merge(endpoints(servers...)))
+		c.apply(service(web.withEverything, affinity(affinityHour)).Merge(endpoints(servers...)))
 		allPaths := web.paths(c.nodes[0], allKinds...)
 		for _, client := range c.clients() {
 			for name, to := range byNetwork(allPaths) {
@@ -90,13 +90,13 @@ func TestNoPriorityOfOursRemainsThoughACNIMasquerades(t *testing.T) {
 	t.Parallel()
 	eachOrder(t, func(t *testing.T, c *twoNodes) {
 		node := c.nodes[0]
-		runNFT(t, node, counters, "-f", "-")
+		runNFT(t, node, priorityCounters, "-f", "-")
 		c.apply(service(web.withEverything).Merge(endpoints(c.far)))
 		expect(t, "an endpoint on another node", c.clients(), web.paths(node, allKinds...), servedBy("far"))
-		if got := packets(t, node, "ours"); got != "0" {
+		if got := counterPackets(t, node, "ours"); got != "0" {
 			t.Errorf("%s packets left with one of our priorities", got)
 		}
-		if packets(t, node, "any") == "0" {
+		if counterPackets(t, node, "any") == "0" {
 			t.Error("no packet left, so nothing was tested")
 		}
 	})

@@ -66,7 +66,7 @@ func TestForeignTranslationsAreNotRemembered(t *testing.T) {
 			for number, kind := range slices.Concat([]model.FrontendKind{model.NodePort}, allKinds) {
 				// Each path has its own Service, because existing affinity hides whether a connection records a new one.
 				backend := app{fmt.Sprintf("own-%d", number), byte(61 + number)}
-				n.apply(backend.service(backend.withEverything, affinity(anHour)).Merge(backend.endpoints(n.near, n.far)))
+				n.apply(backend.service(backend.withEverything, affinity(affinityHour)).Merge(backend.endpoints(n.near, n.far)))
 				desc, translated := "another address, with the node port's number", pathsTo(backend.nodePort(), secondAddrs...)
 				if number > 0 {
 					desc, translated = kind.String(), backend.paths(n.node, kind)
@@ -98,7 +98,7 @@ func TestForeignTranslationsAreNotMasqueraded(t *testing.T) {
 			for _, edit := range []func(*model.Service){
 				func(*model.Service) {},
 				func(s *model.Service) { internalLocal(s); externalLocal(s) },
-				affinity(anHour),
+				affinity(affinityHour),
 			} {
 				n.apply(service(web.withEverything, edit).Merge(endpoints(n.near)))
 				for _, server := range []*pod{foreign, n.near} {

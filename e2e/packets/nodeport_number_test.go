@@ -26,7 +26,7 @@ func TestAFrontendWithTheNumberOfANodePort(t *testing.T) {
 					s.Ports[i].Port = web.nodePort()
 				}
 			}
-			c.apply(web.service(web.withNodePorts, affinity(anHour)).Merge(web.endpoints(c.near)))
+			c.apply(web.service(web.withNodePorts, affinity(affinityHour)).Merge(web.endpoints(c.near)))
 			c.apply(namesake.service(namesake.withExternalIPs, namesake.withLoadBalancer, onThatPort).
 				Merge(namesake.endpoints(c.far)))
 			var external []path
@@ -66,7 +66,7 @@ func TestAnExternalIPThatIsTheNodesOwnAddressDoesNotAffectANodePort(t *testing.T
 	}
 	to := web.paths(node, model.NodePort)
 	clients := append(append(c.pod, c.node...), c.host...)
-	c.apply(service(web.withNodePorts, affinity(anHour)).Merge(endpoints(c.near)))
+	c.apply(service(web.withNodePorts, affinity(affinityHour)).Merge(endpoints(c.near)))
 	expect(t, "a node port", clients, to, servedBy("near"))
 	c.apply(exact.service(onTheNode).Merge(exact.endpoints(c.far)))
 	for range 2 {
@@ -74,6 +74,6 @@ func TestAnExternalIPThatIsTheNodesOwnAddressDoesNotAffectANodePort(t *testing.T
 	}
 	c.apply(web.deletion())
 	expect(t, "the node port was removed", clients, to, servedBy("far"))
-	c.apply(service(web.withNodePorts, affinity(anHour)))
+	c.apply(service(web.withNodePorts, affinity(affinityHour)))
 	expect(t, "the node port was added again", clients, to, servedBy("near"))
 }

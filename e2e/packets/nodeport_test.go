@@ -67,21 +67,21 @@ func TestNodePortsAreServedOnTheNodesOwnAddressesByDefault(t *testing.T) {
 func TestNodePortsFollowTheNodeObject(t *testing.T) {
 	t.Parallel()
 	n := newNodePorts(t, model.NodePortAddresses{Primary: true})
-	rename := func(addrs ...netip.Addr) {
+	setNodeAddrs := func(addrs ...netip.Addr) {
 		object := n.node.object()
 		object.Addresses = addrs
 		n.apply(model.Change{Nodes: map[string]*model.Node{n.node.Name: object}})
 	}
-	rename(secondAddrs...)
+	setNodeAddrs(secondAddrs...)
 	expect(t, "an address that the Node object no longer has", n.clients(), n.ownPaths(), notServed)
 	expect(t, "an address that is on no interface", n.clients(), secondPaths, notServed)
 	n.addAddrs(n.node, secondAddrs...)
 	n.reportAddrs(n.node)
 	expect(t, "the address was added to the node", n.clients(), secondPaths, servedBy("near"))
-	rename(n.node.IPv4)
+	setNodeAddrs(n.node.IPv4)
 	expect(t, "a family without an address in the Node object", n.clients(), n.ownPaths()[3:], notServed)
 	expect(t, "a family with an address in the Node object", n.clients(), n.ownPaths()[:3], servedBy("near"))
-	rename(n.node.IPv4, n.node.IPv6)
+	setNodeAddrs(n.node.IPv4, n.node.IPv6)
 	expect(t, "both families again", n.clients(), n.ownPaths(), servedBy("near"))
 }
 

@@ -13,9 +13,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// counters is a table that counts packets that leave the node, after all our chains: those with one of our priorities,
+// priorityCounters is a table that counts packets that leave the node, after all our chains: those with one of our priorities,
 // those with priority 5, and all.
-const counters = `
+const priorityCounters = `
 table inet witness {
 	chain leaving {
 		type filter hook postrouting priority 300; policy accept;
@@ -31,7 +31,7 @@ table inet witness {
 func TestNoPacketLeavesWithAPriorityOfOurs(t *testing.T) {
 	c := newTwoNodes(t, setup{config: clusterCIDR()})
 	node := c.nodes[0]
-	runNFT(t, node, counters, "-f", "-")
+	runNFT(t, node, priorityCounters, "-f", "-")
 	for _, test := range []struct {
 		why  string
 		edit func(*model.Service)
@@ -39,22 +39,22 @@ func TestNoPacketLeavesWithAPriorityOfOurs(t *testing.T) {
 		{"both policies Cluster", func(*model.Service) {}},
 		{"internalTrafficPolicy Local", internalLocal},
 		{"externalTrafficPolicy Local", externalLocal},
-		{"session affinity", affinity(anHour)},
+		{"session affinity", affinity(affinityHour)},
 	} {
 		c.apply(service(web.withEverything, test.edit).Merge(endpoints(c.near, c.far)))
-		before := packets(t, node, "any")
+		before := counterPackets(t, node, "any")
 		for range 2 {
 			expect(t, test.why, c.clients(), web.paths(node, allKinds...), succeeds)
 		}
-		if got := packets(t, node, "ours"); got != "0" {
+		if got := counterPackets(t, node, "ours"); got != "0" {
 			t.Errorf("%s: %s packets left with one of our priorities", test.why, got)
 		}
-		if packets(t, node, "any") == before {
+		if counterPackets(t, node, "any") == before {
 			t.Errorf("%s: no packet left, so nothing was tested", test.why)
 		}
 	}
 	sendWithPriority(t, node.Namespace, c.far, 5)
-	if got := packets(t, node, "five"); got != "1" {
+	if got := counterPackets(t, node, "five"); got != "1" {
 		t.Errorf("%s packets left with priority 5, want 1", got)
 	}
 }
@@ -81,8 +81,8 @@ func sendWithPriority(t *testing.T, from *fabric.Namespace, to *pod, priority in
 	}
 }
 
-// packets returns the value of a counter of the node.
-func packets(t *testing.T, n *node, comment string) string {
+// counterPackets returns the value of a counter of the node.
+func counterPackets(t *testing.T, n *node, comment string) string {
 	t.Helper()
 	listing := runNFT(t, n, "", "list", "table", "inet", "witness")
 	match := regexp.MustCompile(`counter packets (\d+) bytes \d+ comment "` + comment + `"`).FindStringSubmatch(listing)

@@ -67,7 +67,7 @@ func expectPingRefused(from *fabric.Namespace, addr netip.Addr) error {
 func TestPingToAnUnallocatedClusterIPIsDropped(t *testing.T) {
 	t.Parallel()
 	c, clients := newUnallocated(t)
-	ping := func(desc string, should func(from *fabric.Namespace, echo fabric.Echo, err error) bool) {
+	expectPing := func(desc string, should func(from *fabric.Namespace, echo fabric.Echo, err error) bool) {
 		t.Helper()
 		for _, client := range clients {
 			for _, addr := range unallocated {
@@ -83,14 +83,14 @@ func TestPingToAnUnallocatedClusterIPIsDropped(t *testing.T) {
 			}
 		}
 	}
-	answered := func(_ *fabric.Namespace, echo fabric.Echo, err error) bool {
+	isReply := func(_ *fabric.Namespace, echo fabric.Echo, err error) bool {
 		return err == nil && slices.Contains(unallocated, echo.From)
 	}
-	ping("no ServiceCIDR", answered)
+	expectPing("no ServiceCIDR", isReply)
 	c.apply(serviceCIDR(fabric.ClusterIPv4, fabric.ClusterIPv6))
-	ping("the ServiceCIDR exists", func(from *fabric.Namespace, _ fabric.Echo, err error) bool {
+	expectPing("the ServiceCIDR exists", func(from *fabric.Namespace, _ fabric.Echo, err error) bool {
 		return errors.Is(err, os.ErrDeadlineExceeded) && !isNode(from) || errors.Is(err, syscall.EPERM) && isNode(from)
 	})
 	c.apply(serviceCIDR())
-	ping("the ServiceCIDR was deleted", answered)
+	expectPing("the ServiceCIDR was deleted", isReply)
 }

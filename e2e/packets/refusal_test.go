@@ -89,7 +89,7 @@ func TestAPortWithoutAnyEndpointIsRefusedOnEveryFrontend(t *testing.T) {
 		{"a Service without slices", service(web.withEverything)},
 		{"endpoints that are neither ready nor serving", unready},
 		{"both policies Local, without any endpoint", service(web.withEverything, internalLocal, externalLocal)},
-		{"session affinity", service(web.withEverything, affinity(anHour))},
+		{"session affinity", service(web.withEverything, affinity(affinityHour))},
 		{"a hard key that nothing matches",
 			service(web.withEverything, topologyKeys("example.com/nobody")).Merge(endpoints(r.near, r.far))},
 		{"no endpoint again", service(web.withEverything).Merge(endpoints())},

@@ -35,13 +35,13 @@ func newSecondNodePorts(t *testing.T, addresses model.NodePortAddresses) *nodePo
 func (n *nodePorts) restartWith(addresses model.NodePortAddresses, change model.Change) {
 	n.t.Helper()
 	n.setup.config.NodePorts = addresses
-	n.everything = n.everything.Merge(change)
+	n.state = n.state.Merge(change)
 	n.restart(n.node)
 	n.sync(n.node)
 }
 
-// rename changes the addresses in the Node object.
-func (n *nodePorts) rename(addrs ...netip.Addr) {
+// setNodeAddrs changes the addresses in the Node object.
+func (n *nodePorts) setNodeAddrs(addrs ...netip.Addr) {
 	n.t.Helper()
 	object := n.node.object()
 	object.Addresses = addrs
@@ -81,9 +81,9 @@ func TestAUDPFlowEndsWhenItsAddressServesNodePortsNoMore(t *testing.T) {
 func TestAUDPFlowEndsWhenTheNodeObjectNamesAnotherAddress(t *testing.T) {
 	t.Parallel()
 	n := newSecondNodePorts(t, onPrimary)
-	n.rename(n.node.IPv4, secondAddrs[1])
+	n.setNodeAddrs(n.node.IPv4, secondAddrs[1])
 	ending, continuing := openConnections(t, n.clients(), secondUDP[1:]), openConnections(t, n.clients(), overNetworks(n.ownPaths()[:3], "udp"))
-	n.rename(n.node.IPv4, n.node.IPv6)
+	n.setNodeAddrs(n.node.IPv4, n.node.IPv6)
 	expectNext(t, "IPv6, whose address changed", ending, isUnreplied)
 	expectContinues(t, "IPv4, whose address is unchanged", continuing)
 }
@@ -107,11 +107,13 @@ func TestAUDPFlowEndsWithItsServiceThoughItsAddressServesNodePortsNoMore(t *test
 func TestAUDPFlowThatAnotherProxyTranslatedEndsWithItsEndpoint(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(n *nodePorts){
-		"its endpoint was removed":         func(n *nodePorts) { n.apply(endpoints(n.far)) },
-		"its last endpoint was removed":    func(n *nodePorts) { n.apply(endpoints()) },
-		"its Service was deleted":          func(n *nodePorts) { n.apply(web.deletion()) },
-		"both were removed":                func(n *nodePorts) { n.apply(web.deletion().Merge(endpoints())) },
-		"only the Service changed":         func(n *nodePorts) { n.apply(service(web.withNodePorts, affinity(anHour)).Merge(endpoints(n.far))) },
+		"its endpoint was removed":      func(n *nodePorts) { n.apply(endpoints(n.far)) },
+		"its last endpoint was removed": func(n *nodePorts) { n.apply(endpoints()) },
+		"its Service was deleted":       func(n *nodePorts) { n.apply(web.deletion()) },
+		"both were removed":             func(n *nodePorts) { n.apply(web.deletion().Merge(endpoints())) },
+		"only the Service changed": func(n *nodePorts) {
+			n.apply(service(web.withNodePorts, affinity(affinityHour)).Merge(endpoints(n.far)))
+		},
 		"its node port has another number": func(n *nodePorts) { n.apply(service()) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -212,13 +214,13 @@ func TestAUDPFlowFromAnAddressThatIsLocalByARoute(t *testing.T) {
 			routeLocally(t, n.node, "add")
 			must.Succeed(t, n.node.SetSysctl("net.ipv6.ip_nonlocal_bind", "1")) // without it IPv6 cannot bind to such an address
 			n.apply(service(web.withEverything, externalLocal).Merge(endpoints(n.far)))
-			var open []*conversation
+			var open []*openConnection
 			for _, to := range overNetworks(web.paths(n.node, externalKinds...), "udp") {
 				sourceAddr := secondAddrs[to.family()]
 				opened, err := n.node.OpenFrom(sourceAddr, to.addr)
 				must.Succeed(t, err)
 				t.Cleanup(func() { _ = opened.Close() }) // ignore the error: the test is over
-				c := &conversation{Connection: opened, from: n.node.Namespace, to: to}
+				c := &openConnection{Connection: opened, from: n.node.Namespace, to: to}
 				if c.first, err = c.Request(fabric.Timeout); err != nil || c.first.Pod != "far" {
 					t.Fatalf("%s from %s: %+v, %v", to, sourceAddr, c.first, err)
 				}

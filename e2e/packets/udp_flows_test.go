@@ -15,7 +15,7 @@ import (
 // udpFlows are sockets that keep sending from one port over every frontend of web, from every kind of client.
 type udpFlows struct {
 	*twoNodes
-	inside, outside []*conversation
+	inside, outside []*openConnection
 }
 
 func newUDPFlows(t *testing.T, c *twoNodes) *udpFlows {
@@ -24,13 +24,13 @@ func newUDPFlows(t *testing.T, c *twoNodes) *udpFlows {
 	return &udpFlows{twoNodes: c, inside: openConnections(t, append(c.pod, c.node...), all), outside: openConnections(t, c.host, all)}
 }
 
-func (f *udpFlows) all() []*conversation {
-	return append(append([]*conversation{}, f.inside...), f.outside...)
+func (f *udpFlows) all() []*openConnection {
+	return append(append([]*openConnection{}, f.inside...), f.outside...)
 }
 
 // external returns the flows that externalTrafficPolicy governs; if want is false, the other flows.
-func external(open []*conversation, want bool) []*conversation {
-	var found []*conversation
+func external(open []*openConnection, want bool) []*openConnection {
+	var found []*openConnection
 	for _, c := range open {
 		clusterIP := web.addr(model.ClusterIP, c.to.family())
 		if isExternal := c.to.addr.Addr() != clusterIP; isExternal == want {
@@ -41,7 +41,7 @@ func external(open []*conversation, want bool) []*conversation {
 }
 
 // expectNext sends another request over every flow, concurrently because some of them time out.
-func expectNext(t *testing.T, desc string, open []*conversation, should func(*conversation) error) {
+func expectNext(t *testing.T, desc string, open []*openConnection, should func(*openConnection) error) {
 	t.Helper()
 	failures := make([]error, len(open))
 	var requests sync.WaitGroup
@@ -56,8 +56,8 @@ func expectNext(t *testing.T, desc string, open []*conversation, should func(*co
 	}
 }
 
-func isServedBy(name string) func(*conversation) error {
-	return func(c *conversation) error {
+func isServedBy(name string) func(*openConnection) error {
+	return func(c *openConnection) error {
 		reply, err := c.Request(fabric.Timeout)
 		if err == nil && reply.Pod != name {
 			return fmt.Errorf("%s replied, want %s", reply.Pod, name)
@@ -66,14 +66,14 @@ func isServedBy(name string) func(*conversation) error {
 	}
 }
 
-func isUnreplied(c *conversation) error {
+func isUnreplied(c *openConnection) error {
 	if reply, err := c.Request(immediateTimeout); err == nil {
 		return fmt.Errorf("%s replied, want no reply", reply.Pod)
 	}
 	return nil
 }
 
-func isRefused(c *conversation) error {
+func isRefused(c *openConnection) error {
 	_, err := c.Request(fabric.Timeout)
 	return checkRefused(err)
 }
@@ -117,10 +117,10 @@ func TestAUDPFlowEndsWithItsService(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		change model.Change
-		ends   func(all []*conversation) (ended, continuing []*conversation)
+		ends   func(all []*openConnection) (ended, continuing []*openConnection)
 	}{
-		"the Service is deleted": {web.deletion(), func(all []*conversation) ([]*conversation, []*conversation) { return all, nil }},
-		"the external frontends are removed": {service(), func(all []*conversation) ([]*conversation, []*conversation) {
+		"the Service is deleted": {web.deletion(), func(all []*openConnection) ([]*openConnection, []*openConnection) { return all, nil }},
+		"the external frontends are removed": {service(), func(all []*openConnection) ([]*openConnection, []*openConnection) {
 			return external(all, true), external(all, false)
 		}},
 	} {
@@ -144,7 +144,7 @@ func TestAStaleUDPFlowEndsWhenAProxyStarts(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		change model.Change
-		should func(*conversation) error
+		should func(*openConnection) error
 	}{
 		"the Service was deleted":  {web.deletion(), isUnreplied},
 		"the endpoint was removed": {endpoints(), isRefused},
@@ -153,7 +153,7 @@ func TestAStaleUDPFlowEndsWhenAProxyStarts(t *testing.T) {
 			c := newTwoNodesForFlows(t)
 			c.apply(service(web.withEverything).Merge(endpoints(c.near)))
 			flows := newUDPFlows(t, c)
-			c.everything = c.everything.Merge(test.change)
+			c.state = c.state.Merge(test.change)
 			c.restart(c.nodes[0])
 			c.sync(c.nodes[0])
 			expectNext(t, name, flows.all(), test.should)
@@ -166,7 +166,7 @@ func TestAStaleUDPFlowEndsWhenAProxyStarts(t *testing.T) {
 func TestAUDPFlowOlderThanItsServiceReachesIt(t *testing.T) {
 	t.Parallel()
 	c := newTwoNodesForFlows(t)
-	var open []*conversation
+	var open []*openConnection
 	for _, from := range append(append(c.pod, c.node...), c.host...) {
 		for _, to := range overNetworks(web.paths(c.nodes[0], allKinds...), "udp") {
 			opened, err := from.Open(to.network, to.addr)
@@ -174,7 +174,7 @@ func TestAUDPFlowOlderThanItsServiceReachesIt(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = opened.Close() }) // ignore the error: the test is over
-			open = append(open, &conversation{Connection: opened, from: from, to: to})
+			open = append(open, &openConnection{Connection: opened, from: from, to: to})
 		}
 	}
 	expectNext(t, "before the Service exists", open, isUnreplied)

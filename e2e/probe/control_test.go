@@ -202,7 +202,7 @@ func TestAConnectionIsHeldUntilTheServerIsGone(t *testing.T) {
 	}
 	t.Cleanup(func() { listener.Close() })
 	connections := make(chan net.Conn, 1)
-	go func() { _ = greetConnections(remembering{listener, connections}, "web-1") }() // until it is closed
+	go func() { _ = greetConnections(recordingListener{listener, connections}, "web-1") }() // until it is closed
 
 	var created map[string]string
 	c.request(http.MethodPost, "/hold", url.Values{"address": {listener.Addr().String()}}, &created)
@@ -221,13 +221,13 @@ func TestAConnectionIsHeldUntilTheServerIsGone(t *testing.T) {
 	}
 }
 
-// remembering is a listener that passes on its accepted connections.
-type remembering struct {
+// recordingListener is a listener that passes on its accepted connections.
+type recordingListener struct {
 	net.Listener
 	connections chan net.Conn
 }
 
-func (r remembering) Accept() (net.Conn, error) {
+func (r recordingListener) Accept() (net.Conn, error) {
 	conn, err := r.Listener.Accept()
 	if err == nil {
 		r.connections <- conn

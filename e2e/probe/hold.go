@@ -49,42 +49,42 @@ func (h *holds) open(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadGateway)
 		return
 	}
-	c := &held{conn: conn}
-	go c.talk()
-	respond(w, map[string]string{"id": h.add(c)})
+	connection := &held{conn: conn}
+	go connection.run()
+	respond(w, map[string]string{"id": h.add(connection)})
 }
 
-func (h *holds) add(c *held) string {
+func (h *holds) add(connection *held) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.last++
 	id := strconv.Itoa(h.last)
-	h.byID[id] = c
+	h.byID[id] = connection
 	return id
 }
 
 func (h *holds) report(w http.ResponseWriter, r *http.Request) {
 	h.mu.Lock()
-	c := h.byID[r.PathValue("id")]
+	connection := h.byID[r.PathValue("id")]
 	h.mu.Unlock()
-	if c == nil {
+	if connection == nil {
 		http.NotFound(w, r)
 		return
 	}
-	respond(w, c.state())
+	respond(w, connection.state())
 }
 
 func (h *holds) end(w http.ResponseWriter, r *http.Request) {
 	h.mu.Lock()
-	c := h.byID[r.PathValue("id")]
+	connection := h.byID[r.PathValue("id")]
 	delete(h.byID, r.PathValue("id"))
 	h.mu.Unlock()
-	if c == nil {
+	if connection == nil {
 		http.NotFound(w, r)
 		return
 	}
-	c.conn.Close()
-	respond(w, c.state())
+	connection.conn.Close()
+	respond(w, connection.state())
 }
 
 // state is the state of a connection.
@@ -95,55 +95,55 @@ type state struct {
 	Error  string `json:"error,omitempty"`
 }
 
-func (c *held) state() state {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s := state{Alive: c.err == nil, Server: c.server, Echoes: c.echoes}
-	if c.err != nil {
-		s.Error = errorText(c.err)
+func (h *held) state() state {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := state{Alive: h.err == nil, Server: h.server, Echoes: h.echoes}
+	if h.err != nil {
+		s.Error = errorText(h.err)
 	}
 	return s
 }
 
-// talk reads the greeting, and then sends lines, one after each echo, until the connection fails.
-func (c *held) talk() {
-	defer c.conn.Close()
-	err := c.exchange()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.err = err
+// run reads the greeting, and then sends lines, one after each echo, until the connection fails.
+func (h *held) run() {
+	defer h.conn.Close()
+	err := h.exchange()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.err = err
 }
 
-func (c *held) exchange() error {
-	lines := bufio.NewReader(c.conn)
-	greeted, err := c.read(lines)
+func (h *held) exchange() error {
+	lines := bufio.NewReader(h.conn)
+	greeting, err := h.read(lines)
 	if err != nil {
 		return err
 	}
-	c.mu.Lock()
-	c.server, _, _ = strings.Cut(greeted, " ")
-	c.mu.Unlock()
+	h.mu.Lock()
+	h.server, _, _ = strings.Cut(greeting, " ")
+	h.mu.Unlock()
 	for number := 0; ; number++ {
 		want := strconv.Itoa(number) + "\n"
-		if _, err := c.conn.Write([]byte(want)); err != nil {
+		if _, err := h.conn.Write([]byte(want)); err != nil {
 			return err
 		}
-		got, err := c.read(lines)
+		got, err := h.read(lines)
 		if err != nil {
 			return err
 		}
 		if got != want {
 			return fmt.Errorf("sent %q, received %q", want, got)
 		}
-		c.mu.Lock()
-		c.echoes++
-		c.mu.Unlock()
+		h.mu.Lock()
+		h.echoes++
+		h.mu.Unlock()
 		time.Sleep(echoInterval)
 	}
 }
 
-func (c *held) read(lines *bufio.Reader) (string, error) {
-	if err := c.conn.SetDeadline(time.Now().Add(echoTimeout)); err != nil {
+func (h *held) read(lines *bufio.Reader) (string, error) {
+	if err := h.conn.SetDeadline(time.Now().Add(echoTimeout)); err != nil {
 		return "", err
 	}
 	return lines.ReadString('\n')

@@ -30,37 +30,37 @@ var (
 )
 
 // parseDialRequest parses the query of a request. Only the address is required.
-func parseDialRequest(r *http.Request) (o dialRequest, err error) {
-	o = dialRequest{network: "tcp", address: r.FormValue("address"), count: 1, timeout: defaultTimeout}
+func parseDialRequest(r *http.Request) (d dialRequest, err error) {
+	d = dialRequest{network: "tcp", address: r.FormValue("address"), count: 1, timeout: defaultTimeout}
 	if network := r.FormValue("network"); network != "" {
-		o.network = network
+		d.network = network
 	}
 	switch {
-	case o.address == "":
-		return o, errNoAddress
-	case o.network != "tcp" && o.network != "udp":
-		return o, errNetwork
+	case d.address == "":
+		return d, errNoAddress
+	case d.network != "tcp" && d.network != "udp":
+		return d, errNetwork
 	}
-	return o, errors.Join(
-		number(r, "count", &o.count, maxCount), number(r, "source_port", &o.sourcePort, 65535),
-		duration(r, "timeout", &o.timeout), duration(r, "interval", &o.interval), boolean(r, "overlap", &o.overlap),
+	return d, errors.Join(
+		parseNumber(r, "count", &d.count, maxCount), parseNumber(r, "source_port", &d.sourcePort, 65535),
+		parseDuration(r, "timeout", &d.timeout), parseDuration(r, "interval", &d.interval), parseBool(r, "overlap", &d.overlap),
 	)
 }
 
-func number(r *http.Request, name string, into *int, most int) error {
+func parseNumber(r *http.Request, name string, into *int, maximum int) error {
 	text := r.FormValue(name)
 	if text == "" {
 		return nil
 	}
 	value, err := strconv.Atoi(text)
-	if err != nil || value < 0 || value > most {
-		return fmt.Errorf("%s %q: want a number from 0 to %d", name, text, most)
+	if err != nil || value < 0 || value > maximum {
+		return fmt.Errorf("%s %q: want a number from 0 to %d", name, text, maximum)
 	}
 	*into = value
 	return nil
 }
 
-func duration(r *http.Request, name string, into *time.Duration) error {
+func parseDuration(r *http.Request, name string, into *time.Duration) error {
 	text := r.FormValue(name)
 	if text == "" {
 		return nil
@@ -73,7 +73,7 @@ func duration(r *http.Request, name string, into *time.Duration) error {
 	return nil
 }
 
-func boolean(r *http.Request, name string, into *bool) error {
+func parseBool(r *http.Request, name string, into *bool) error {
 	text := r.FormValue(name)
 	if text == "" {
 		return nil

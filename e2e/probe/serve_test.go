@@ -44,8 +44,8 @@ func startProbe(t *testing.T, environment ...string) (*fabric.Pod, *fabric.Proce
 	return pod, process, log
 }
 
-// resultsIn returns the server name and the client address in the greeting of a pod's probe.
-func resultsIn(t *testing.T, pod *fabric.Pod) string {
+// greetingOf returns the server name and the client address in the greeting of a pod's probe.
+func greetingOf(t *testing.T, pod *fabric.Pod) string {
 	t.Helper()
 	conn, err := pod.Node.Dial("tcp", net.JoinHostPort(pod.IPv4.String(), "8080"), time.Minute)
 	if err != nil {
@@ -62,14 +62,14 @@ func resultsIn(t *testing.T, pod *fabric.Pod) string {
 func TestAProbeServesForItsGracePeriod(t *testing.T) {
 	pod, process, log := startProbe(t, "GRACE=10m")
 	want := "web-1 " + pod.Node.IPv4.String()
-	if got := resultsIn(t, pod); got != want {
+	if got := greetingOf(t, pod); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if err := process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	log.WaitFor(t, "web-1 continues for 10m")
-	if got := resultsIn(t, pod); got != want {
+	if got := greetingOf(t, pod); got != want {
 		t.Errorf("while terminating: got %q, want %q", got, want)
 	}
 }

@@ -118,9 +118,9 @@ func (d *idleDaemon) cpuTime(b *testing.B) time.Duration {
 	fields := strings.Fields(text) // of proc(5), starting at the third field
 	var ticks int64
 	for _, field := range fields[11:13] {
-		number, err := strconv.ParseInt(field, 10, 64)
+		n, err := strconv.ParseInt(field, 10, 64)
 		must.Succeed(b, err)
-		ticks += number
+		ticks += n
 	}
 	return time.Duration(ticks) * time.Second / 100
 }

@@ -50,8 +50,8 @@ func TestADeadNodeThatCannotBeDistinguishedFromALivingOneStays(t *testing.T) {
 			if scene.outcome != "" {
 				s.expectOutcome(scene.outcome)
 			}
-			if never := s.metric("vicinity_reachability_targets", `state="without_baseline"`); never != float64(2*s.unresponsive) {
-				t.Errorf("%v targets without a baseline, want %d", never, 2*s.unresponsive)
+			if withoutBaseline := s.metric("vicinity_reachability_targets", `state="without_baseline"`); withoutBaseline != float64(2*s.unresponsive) {
+				t.Errorf("%v targets without a baseline, want %d", withoutBaseline, 2*s.unresponsive)
 			}
 		})
 	}
@@ -125,17 +125,17 @@ func TestDelayAndLoss(t *testing.T) {
 	for name, fromTheBeginning := range map[string]bool{"from the beginning": true, "suddenly": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var way *fabric.LossyPath
+			var path *fabric.LossyPath
 			s := newPreparedTestbed(t, "enforce", func(s *testbed) {
-				way = s.addLongWay(1)
+				path = s.addLossyPath(1)
 				if fromTheBeginning { // no loss at first: a lost first probe would be repeated only a minute later
-					way.SetImpairment(400*time.Millisecond, 0)
+					path.SetImpairment(400*time.Millisecond, 0)
 				}
 			})
-			way.SetImpairment(400*time.Millisecond, 0.2)
+			path.SetImpairment(400*time.Millisecond, 0.2)
 			all := s.load(web, 20, 30*time.Second, clientTimeout)
 			t.Logf("%d connections: %d failed %v, %d waited, the longest %v; %d packets were lost on the link", all.made, all.failed, all.errors,
-				all.waited, all.maxDuration, way.Dropped())
+				all.waited, all.maxDuration, path.Dropped())
 			s.expectNoEjection(s.proxy)
 			s.expectOutcome("replied", "flows_replied")
 			s.drop(s.nodes[1].Namespace, poweredOff...)
@@ -155,16 +155,16 @@ func TestANodeThatFlaps(t *testing.T) {
 	for range 6 {
 		end := s.drop(s.nodes[1].Namespace, poweredOff...)
 		time.Sleep(5 * time.Second)
-		before := len(ejectionLogs(s.proxy))
+		before := len(ejectedNodes(s.proxy))
 		end()
 		time.Sleep(5 * time.Second)
-		if after := len(ejectionLogs(s.proxy)); after != before {
+		if after := len(ejectedNodes(s.proxy)); after != before {
 			t.Error("the node was ejected while it replied")
 		}
 	}
 	load.Wait()
 	s.expectEjected(s.nodes[1], 0)
-	if ejected := ejectionLogs(s.proxy); len(ejected) > 3 {
+	if ejected := ejectedNodes(s.proxy); len(ejected) > 3 {
 		t.Errorf("%d ejections in a minute, want at most 3", len(ejected))
 	}
 }
@@ -175,9 +175,9 @@ func TestEstablishedConnectionsStay(t *testing.T) {
 	t.Parallel()
 	udp := netip.MustParseAddrPort("10.96.0.11:80")
 	s := newPreparedTestbed(t, "enforce", func(s *testbed) {
-		s.more = fmt.Sprintf(datagramManifests, udp.Addr(), s.pods[1].IPv4, s.pods[2].IPv4, s.pods[3].IPv4)
+		s.extraManifests = fmt.Sprintf(datagramManifests, udp.Addr(), s.pods[1].IPv4, s.pods[2].IPv4, s.pods[3].IPv4)
 	})
-	connections, datagrams := s.open("tcp", web, 200), s.open("udp", udp, 30)
+	conns, datagrams := s.open("tcp", web, 200), s.open("udp", udp, 30)
 	before := s.nodesOf(datagrams)
 	end := s.drop(s.nodes[1].Namespace, poweredOff...)
 	s.load(web, 50, 3*time.Second, clientTimeout)
@@ -193,7 +193,7 @@ func TestEstablishedConnectionsStay(t *testing.T) {
 	}
 	end()
 	s.expectEjected(s.nodes[1], 0)
-	for _, one := range connections {
+	for _, one := range conns {
 		if _, err := one.Request(3 * clientTimeout); err != nil {
 			t.Errorf("request on an established connection: %v", err)
 		}
@@ -267,7 +267,7 @@ func TestAMaliciousTenant(t *testing.T) {
 	t.Parallel()
 	traps := []netip.AddrPort{netip.MustParseAddrPort("10.96.0.66:80")}
 	s := newPreparedTestbed(t, "enforce", func(s *testbed) {
-		s.more = fmt.Sprintf(trapManifests, traps[0].Addr(), s.nodes[2].IPv4)
+		s.extraManifests = fmt.Sprintf(trapManifests, traps[0].Addr(), s.nodes[2].IPv4)
 	})
 	traps = append(traps, netip.AddrPortFrom(s.nodes[2].IPv4, 10256))
 	var harm sync.WaitGroup
@@ -323,7 +323,7 @@ func TestNothingElseProvesThatANodeLives(t *testing.T) {
 	t.Parallel()
 	busy := netip.MustParseAddrPort("10.96.0.13:80")
 	// forgeReplies keeps dialling from one client, for which the node seems to respond.
-	forgeReplies := func(s *testbed, to netip.AddrPort) (stop func()) {
+	dialSecondClient := func(s *testbed, to netip.AddrPort) (stop func()) {
 		var isOver atomic.Bool
 		var dialling sync.WaitGroup
 		dialling.Go(func() {
@@ -343,14 +343,14 @@ func TestNothingElseProvesThatANodeLives(t *testing.T) {
 				s.nft(s.nodes[2].Namespace, fmt.Sprintf(`table ip forged { chain in { type nat hook prerouting priority -150;
 					ip saddr %s ip daddr %s dnat to %s; }; }`, s.clients[1].IPv4, s.pods[1].IPv4, s.pods[2].IPv4))
 			},
-			begin: func(s *testbed) func() { return forgeReplies(s, web) },
+			begin: func(s *testbed) func() { return dialSecondClient(s, web) },
 		},
 		"a manual EndpointSlice has the node for an address that replies": {
-			prepare: func(s *testbed) { s.more = s.oneEndpoint(busy.Addr(), s.pods[3].IPv4) },
-			begin:   func(s *testbed) func() { return forgeReplies(s, busy) },
+			prepare: func(s *testbed) { s.extraManifests = s.oneEndpoint(busy.Addr(), s.pods[3].IPv4) },
+			begin:   func(s *testbed) func() { return dialSecondClient(s, busy) },
 		},
 		"an endpoint with open connections is removed and added again": {
-			prepare: func(s *testbed) { s.more = s.oneEndpoint(busy.Addr(), s.pods[1].IPv4) },
+			prepare: func(s *testbed) { s.extraManifests = s.oneEndpoint(busy.Addr(), s.pods[1].IPv4) },
 			begin: func(s *testbed) func() {
 				for range 20 {
 					for _, client := range s.clients {
@@ -362,7 +362,7 @@ func TestNothingElseProvesThatANodeLives(t *testing.T) {
 					}
 				}
 				serveAt := func(endpoint netip.Addr) {
-					s.more = s.oneEndpoint(busy.Addr(), endpoint)
+					s.extraManifests = s.oneEndpoint(busy.Addr(), endpoint)
 					if err := s.writeObjects(); err != nil {
 						s.t.Error(err)
 					}
@@ -453,14 +453,14 @@ func TestOneFamilyOfANodeIsDead(t *testing.T) {
 				drop = append(drop, "ip6 nexthdr != icmpv6")
 			}
 			s.drop(s.nodes[1].Namespace, drop...)
-			var both sync.WaitGroup
-			both.Go(func() {
+			var dialling sync.WaitGroup
+			dialling.Go(func() {
 				if all := s.load(scene.busy, 50, 8*time.Second, clientTimeout); all.failed > 0 || all.waited*10 > all.made {
 					t.Errorf("%d of %d connections over the other family failed, %d waited: %v", all.failed, all.made, all.waited, all.errors)
 				}
 			})
 			all := s.load(scene.dead, 50, 8*time.Second, 3*clientTimeout)
-			both.Wait()
+			dialling.Wait()
 			if all.failed > 0 || all.waited == 0 {
 				t.Errorf("%d of %d connections failed, and %d waited: %v", all.failed, all.made, all.waited, all.errors)
 			}
@@ -482,9 +482,9 @@ func TestAFullAcceptQueueEjectsNoNode(t *testing.T) {
 	s := newTestbed(t, "enforce")
 	must.Succeed(t, s.proxies[1].Signal(syscall.SIGSTOP))
 	t.Cleanup(func() { _ = s.proxies[1].Signal(syscall.SIGCONT) })
-	queue := netip.AddrPortFrom(s.nodes[1].IPv4, 10256)
+	addr := netip.AddrPortFrom(s.nodes[1].IPv4, 10256)
 	for full := false; !full; {
-		conn, err := s.client.Dial("tcp", queue.String(), time.Second)
+		conn, err := s.client.Dial("tcp", addr.String(), time.Second)
 		if full = err != nil; !full {
 			t.Cleanup(func() { _ = conn.Close() })
 		}
@@ -506,7 +506,7 @@ func TestClientsWithAffinity(t *testing.T) {
 		fmt.Fprintf(&slicePorts, "- {name: p%d, protocol: TCP, port: 8080}\n", port)
 	}
 	s := newPreparedTestbed(t, "enforce", func(s *testbed) {
-		s.more = fmt.Sprintf(affinityManifests, servicePorts.String(), slicePorts.String(), s.pods[1].IPv4, s.pods[2].IPv4)
+		s.extraManifests = fmt.Sprintf(affinityManifests, servicePorts.String(), slicePorts.String(), s.pods[1].IPv4, s.pods[2].IPv4)
 	})
 	servers := func(ports ...int) (nodes []string) {
 		for _, port := range ports {

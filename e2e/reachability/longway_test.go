@@ -7,11 +7,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// addLongWay routes packets between node-1 and another node, and between their pods, through a LossyPath, which neither
+// addLossyPath routes packets between node-1 and another node, and between their pods, through a LossyPath, which neither
 // delays nor drops packets at first.
-func (tb *testbed) addLongWay(number int) *fabric.LossyPath {
+func (tb *testbed) addLossyPath(number int) *fabric.LossyPath {
 	tb.t.Helper()
-	way, err := tb.network.AddLossyPath(fmt.Sprint("long-way-", number), tb.nodes[0], tb.nodes[number])
+	path, err := tb.network.AddLossyPath(fmt.Sprint("long-way-", number), tb.nodes[0], tb.nodes[number])
 	must.Succeed(tb.t, err)
-	return way
+	return path
 }

@@ -60,7 +60,7 @@ func TestThreeHundredNodesDieAtOnce(t *testing.T) {
 	took := s.waitForUnreachable(manyNodes / 2)
 	t.Logf("the last of %d was ejected after %v", manyNodes/2, took)
 	time.Sleep(2 * time.Second)
-	ejected := ejectionLogs(s.proxy)
+	ejected := ejectedNodes(s.proxy)
 	slices.Sort(ejected)
 	var want []string
 	for i := range manyNodes / 2 {

@@ -57,10 +57,10 @@ func TestNewConnectionsAvoidADeadNode(t *testing.T) {
 			all := s.load(failure.to, 100, 10*time.Second, 3*clientTimeout)
 			watching.Wait()
 			end()
-			back := s.waitForUnreachable(0)
+			restoredAfter := s.waitForUnreachable(0)
 			s.waitForUnreplied(false)
 			t.Logf("%d connections: %d failed %v, %d waited, the longest %v; ejected after %v, restored after %v", all.made, all.failed, all.errors,
-				all.waited, all.maxDuration, ejectedAfter, back)
+				all.waited, all.maxDuration, ejectedAfter, restoredAfter)
 			forgiven := 0
 			if &failure.drop[0] == &unpluggedLink[0] && ejectedAfter > neighbourTimeout {
 				forgiven = all.errors[unix.EHOSTUNREACH.Error()]

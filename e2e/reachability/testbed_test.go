@@ -55,8 +55,8 @@ type testbed struct {
 	manifests string
 	// overrides are addresses that Nodes have in place of their own, by index.
 	overrides map[int]netip.Addr
-	// more are additional objects.
-	more string
+	// extraManifests are additional objects.
+	extraManifests string
 	// unresponsive is the number of nodes that never reply to a probe.
 	unresponsive int
 }
@@ -124,7 +124,7 @@ func (tb *testbed) writeObjects() error {
 	fmt.Fprintf(&objects, serviceManifest, web.Addr(), web6.Addr())
 	fmt.Fprintf(&objects, sliceManifest, "ipv4", "IPv4", ipv4.String())
 	fmt.Fprintf(&objects, sliceManifest, "ipv6", "IPv6", ipv6.String())
-	objects.WriteString(tb.more)
+	objects.WriteString(tb.extraManifests)
 	return os.WriteFile(filepath.Join(tb.manifests, "all.yaml"), []byte(objects.String()), 0o600)
 }
 
@@ -204,8 +204,8 @@ var (
 	unpluggedLink = []string{"meta protocol { ip, ip6, arp }"}
 )
 
-// dials has the results of new connections.
-type dials struct {
+// dialResults has the results of new connections.
+type dialResults struct {
 	made, failed, waited int
 	maxDuration          time.Duration
 	errors               map[string]int
@@ -217,14 +217,14 @@ func (tb *testbed) deniedClients() string {
 }
 
 // load dials from the clients in rotation at a rate, for the given period.
-func (tb *testbed) load(to netip.AddrPort, perSecond int, period, timeout time.Duration) *dials {
+func (tb *testbed) load(to netip.AddrPort, perSecond int, period, timeout time.Duration) *dialResults {
 	tb.t.Helper()
 	return tb.loadFrom(tb.clients, to, perSecond, period, timeout)
 }
 
-func (tb *testbed) loadFrom(clients []*fabric.Pod, to netip.AddrPort, perSecond int, period, timeout time.Duration) *dials {
+func (tb *testbed) loadFrom(clients []*fabric.Pod, to netip.AddrPort, perSecond int, period, timeout time.Duration) *dialResults {
 	tb.t.Helper()
-	all := dials{errors: map[string]int{}}
+	all := dialResults{errors: map[string]int{}}
 	var mutex sync.Mutex
 	var dialling sync.WaitGroup
 	tick := time.NewTicker(time.Second / time.Duration(perSecond))
@@ -293,7 +293,7 @@ func (tb *testbed) expectExplained(on *fabric.Node, endpoint netip.Addr) {
 // expectNoEjection checks that a proxy has ejected no node.
 func (tb *testbed) expectNoEjection(proxy *site.Process) {
 	tb.t.Helper()
-	if ejected := ejectionLogs(proxy); len(ejected) > 0 {
+	if ejected := ejectedNodes(proxy); len(ejected) > 0 {
 		tb.t.Errorf("ejected %v, want none", ejected)
 	}
 }
@@ -303,7 +303,7 @@ func (tb *testbed) expectNoEjection(proxy *site.Process) {
 func (tb *testbed) expectEjected(node *fabric.Node, unreachable float64) {
 	tb.t.Helper()
 	tb.waitForUnreachable(unreachable)
-	if ejected := ejectionLogs(tb.proxy); !slices.Equal(slices.Compact(ejected), []string{node.Name}) {
+	if ejected := ejectedNodes(tb.proxy); !slices.Equal(slices.Compact(ejected), []string{node.Name}) {
 		tb.t.Errorf("ejected %v, want only %s", ejected, node.Name)
 	}
 }
@@ -322,8 +322,8 @@ func (tb *testbed) expectOutcome(outcomes ...string) {
 
 var ejectionLine = regexp.MustCompile(`node is unreachable from this node.* unreachableNode=(\S+)`)
 
-// ejectionLogs returns the nodes that a proxy has ejected, in that order.
-func ejectionLogs(proxy *site.Process) []string {
+// ejectedNodes returns the nodes that a proxy has ejected, in that order.
+func ejectedNodes(proxy *site.Process) []string {
 	var names []string
 	for _, found := range ejectionLine.FindAllStringSubmatch(proxy.Log.String(), -1) {
 		names = append(names, found[1])
@@ -333,8 +333,8 @@ func ejectionLogs(proxy *site.Process) []string {
 
 // kindOf returns a short name of a dial error.
 func kindOf(err error) string {
-	if number, is := errors.AsType[syscall.Errno](err); is {
-		return number.Error()
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
+		return errno.Error()
 	}
 	return "timeout"
 }

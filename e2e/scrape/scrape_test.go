@@ -129,8 +129,8 @@ func TestOnlyAuthorizedClientsReadTheMetrics(t *testing.T) {
 // tryTokens tries unknown tokens until the proxy limits their rate.
 func tryTokens(t *testing.T, s scraper) {
 	t.Helper()
-	for number := range 1000 {
-		switch status, _, err := s.get(t, "/metrics", fmt.Sprint("guess-", number)); {
+	for i := range 1000 {
+		switch status, _, err := s.get(t, "/metrics", fmt.Sprint("guess-", i)); {
 		case err == nil && status == http.StatusTooManyRequests:
 			return
 		case err != nil || status != http.StatusUnauthorized:

@@ -81,8 +81,8 @@ type client struct {
 	newRound func(t *testing.T, p *peer) (round func(ctx context.Context) error)
 	// onlyPlain is set if the client does not use TLS, so that there is no handshake.
 	onlyPlain bool
-	// isServed is set if the client needs only the connection, and no response.
-	isServed bool
+	// needsNoResponse is set if the client needs only the connection, and no response.
+	needsNoResponse bool
 }
 
 // clients returns all clients that our programs have.
@@ -91,8 +91,8 @@ func clients() map[string]client {
 		"the webhook pulls demand from proxies": {newRound: func(_ *testing.T, p *peer) func(context.Context) error {
 			puller := demand.NewPuller(p.addr.Port(), nil)
 			var targets []demand.Target
-			for number := range byte(5) {
-				targets = append(targets, demand.Target{Node: strconv.Itoa(int(number)), Addr: netip.AddrFrom4([4]byte{127, 0, 0, 1 + number})})
+			for i := range byte(5) {
+				targets = append(targets, demand.Target{Node: strconv.Itoa(int(i)), Addr: netip.AddrFrom4([4]byte{127, 0, 0, 1 + i})})
 			}
 			return func(ctx context.Context) error {
 				return puller.Pull(ctx, "token", targets, 0, func(string, demandapi.Page) {}).Sample
@@ -121,7 +121,7 @@ func clients() map[string]client {
 				return err
 			}
 		}},
-		"a proxy dials a node": {onlyPlain: true, isServed: true, newRound: func(t *testing.T, p *peer) func(context.Context) error {
+		"a proxy dials a node": {onlyPlain: true, needsNoResponse: true, newRound: func(t *testing.T, p *peer) func(context.Context) error {
 			return func(ctx context.Context) error {
 				if kind, _ := probe.Dial(ctx, p.addr, wait.Timeout); kind != reachability.Accepted {
 					t.Errorf("dial result %v, want %v", kind, reachability.Accepted)
@@ -150,8 +150,8 @@ func TestAnUnresponsivePeerLeaksNothing(t *testing.T) {
 					t.Parallel()
 					round := client.newRound(t, peer)
 					for range 3 {
-						if err := round(t.Context()); (err == nil) != client.isServed {
-							t.Errorf("error %v, want success: %t", err, client.isServed)
+						if err := round(t.Context()); (err == nil) != client.needsNoResponse {
+							t.Errorf("error %v, want success: %t", err, client.needsNoResponse)
 						}
 					}
 					wait.Until(t, "a connection that the peer accepted", func() bool { return peer.accepted.Load() > 0 })

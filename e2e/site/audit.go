@@ -29,14 +29,14 @@ func (s *Site) Audited() ([]Request, error) {
 	lines := bufio.NewScanner(file)
 	lines.Buffer(nil, 1<<24)
 	var all []Request
-	var broken error
+	var decodeErr error
 	for lines.Scan() {
-		if broken != nil {
-			return nil, fmt.Errorf("read the audit log: %w", broken)
+		if decodeErr != nil {
+			return nil, fmt.Errorf("read the audit log: %w", decodeErr)
 		}
-		var next Request
-		if broken = json.Unmarshal(lines.Bytes(), &next); broken == nil {
-			all = append(all, next)
+		var request Request
+		if decodeErr = json.Unmarshal(lines.Bytes(), &request); decodeErr == nil {
+			all = append(all, request)
 		}
 	}
 	return all, lines.Err()

@@ -60,13 +60,13 @@ var builtFrom = map[string][]string{
 	"prometheus": {".lint/go.mod"}, "promtool": {".lint/go.mod"},
 }
 
-type source struct {
+type sourceFile struct {
 	path    string
 	changed time.Time
 }
 
 // newestSource returns the newest file that a program could be built from.
-func newestSource(root string) (newest source, err error) {
+func newestSource(root string) (newest sourceFile, err error) {
 	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -78,12 +78,12 @@ func newestSource(root string) (newest source, err error) {
 		}
 		info, err := os.Stat(path)
 		if err == nil && info.ModTime().After(newest.changed) {
-			newest = source{path, info.ModTime()}
+			newest = sourceFile{path, info.ModTime()}
 		}
 		return err
 	})
 	if err != nil {
-		return source{}, fmt.Errorf("list sources of our programs: %w", err)
+		return sourceFile{}, fmt.Errorf("list sources of our programs: %w", err)
 	}
 	return newest, nil
 }

@@ -81,8 +81,8 @@ func (s *Site) waitForRoles(t testing.TB) {
 		&rbacv1.Role{ObjectMeta: inNamespace, Rules: rules(namespaceGroup)},
 		&rbacv1.RoleBinding{ObjectMeta: inNamespace, RoleRef: ref("Role"), Subjects: subjects},
 	}
-	for _, each := range probes { // an API server creates its first namespaces after it is ready
-		wait.Success(t, "create the roles", func() error { return s.objects.Create(t.Context(), each) })
+	for _, object := range probes { // an API server creates its first namespaces after it is ready
+		wait.Success(t, "create the roles", func() error { return s.objects.Create(t.Context(), object) })
 	}
 	for _, group := range []string{clusterGroup, namespaceGroup} {
 		wait.Success(t, "the roles are effective", func() error {
@@ -98,8 +98,8 @@ func (s *Site) waitForRoles(t testing.TB) {
 			return err
 		})
 	}
-	for _, each := range probes {
-		must.Succeed(t, s.objects.Delete(t.Context(), each))
+	for _, object := range probes {
+		must.Succeed(t, s.objects.Delete(t.Context(), object))
 	}
 }
 

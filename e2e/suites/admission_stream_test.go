@@ -26,8 +26,8 @@ const (
 
 // creates runs clients that keep creating Services in dry runs, until they are stopped.
 type creates struct {
-	stop   chan struct{}
-	making sync.WaitGroup
+	stop    chan struct{}
+	clients sync.WaitGroup
 
 	mu     sync.Mutex
 	counts map[outcomeOfCreate]int
@@ -54,7 +54,7 @@ func startCreates(ctx context.Context) *creates {
 	}
 	c := &creates{stop: make(chan struct{}), counts: map[outcomeOfCreate]int{}}
 	for _, service := range kinds {
-		c.making.Go(func() { c.repeat(ctx, namespace, service) })
+		c.clients.Go(func() { c.repeat(ctx, namespace, service) })
 	}
 	return c
 }
@@ -119,12 +119,12 @@ func (c *creates) expectMore(ctx context.Context, desc string, outcome outcomeOf
 // end stops the clients and reports the outcomes of all Services.
 func (c *creates) end() *creates {
 	close(c.stop)
-	c.making.Wait()
+	c.clients.Wait()
 	AddReportEntry("new Services", c)
 	return c
 }
 
 func (c *creates) String() string {
-	const most = 10
-	return fmt.Sprintf("%v after %v, %d failed", c.counts, c.missed[:min(len(c.missed), most)], len(c.failed))
+	const maxShown = 10
+	return fmt.Sprintf("%v after %v, %d failed", c.counts, c.missed[:min(len(c.missed), maxShown)], len(c.failed))
 }

@@ -56,9 +56,9 @@ const replicas = 2
 func expectGone(ctx context.Context, pods []corev1.Pod) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
-		now := webhookPods(ctx)
+		current := webhookPods(ctx)
 		for _, old := range pods {
-			for _, pod := range now {
+			for _, pod := range current {
 				g.Expect(pod.UID).NotTo(Equal(old.UID), "pod %s still exists", pod.Name)
 			}
 		}

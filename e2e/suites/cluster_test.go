@@ -120,14 +120,14 @@ func (c cluster) oneOfEachZone() []node {
 // be filtered out.
 func (c cluster) twoOfEachZone() []node {
 	GinkgoHelper()
-	var both []node
+	var nodes []node
 	for _, zone := range c.zones() {
 		inThisZone := c.inZone(zone)
 		Expect(len(inThisZone)).To(BeNumerically(">=", 2),
 			"nodes of %s; this spec needs two in each zone: skip it with LABEL_FILTER='!%s' if there are fewer", zone, sixNodes)
-		both = append(both, inThisZone[:2]...)
+		nodes = append(nodes, inThisZone[:2]...)
 	}
-	return both
+	return nodes
 }
 
 // sixNodes labels the specs that need two nodes in each of three zones.

@@ -71,13 +71,13 @@ func (c cluster) restartProxies(ctx context.Context, options metav1.DeleteOption
 		Expect(c.CoreV1().Pods(proxyNamespace).Delete(ctx, pod.Name, options)).To(Succeed())
 	}
 	Eventually(func(g Gomega) {
-		now := c.proxyPods(ctx)
+		current := c.proxyPods(ctx)
 		for _, old := range before {
-			for _, pod := range now {
+			for _, pod := range current {
 				g.Expect(pod.UID).NotTo(Equal(old.UID), "pod %s still exists", pod.Name)
 			}
 		}
-		g.Expect(now).To(HaveLen(len(before)))
+		g.Expect(current).To(HaveLen(len(before)))
 	}).WithContext(ctx).Should(Succeed())
 	c.expectRolledOut(ctx)
 }

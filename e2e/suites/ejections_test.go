@@ -50,7 +50,7 @@ type ejection struct {
 	observer, node string
 }
 
-func (e ejection) isRight() bool {
+func (e ejection) isExpected() bool {
 	return slices.ContainsFunc(outages, func(o outage) bool {
 		return o.node == e.node && o.from.Before(e.at) && (o.to.IsZero() || e.at.Before(o.to))
 	})
@@ -78,18 +78,18 @@ type ejectionLog struct {
 // collectEjections reads the logs of all proxies until end is called.
 func (c cluster) collectEjections() *ejectionLog {
 	ctx, stop := context.WithCancel(context.Background())
-	v := &ejectionLog{stop: stop, reading: map[string]bool{}, loggedNodes: map[string]bool{}, ejections: map[ejection]bool{}}
-	v.lines.Go(func() {
+	l := &ejectionLog{stop: stop, reading: map[string]bool{}, loggedNodes: map[string]bool{}, ejections: map[ejection]bool{}}
+	l.lines.Go(func() {
 		defer GinkgoRecover()
 		for ctx.Err() == nil {
-			v.readNew(ctx, c)
+			l.readNew(ctx, c)
 			select {
 			case <-ctx.Done():
 			case <-time.After(time.Second):
 			}
 		}
 	})
-	return v
+	return l
 }
 
 // readNew starts to read the logs of new containers, and again those whose stream broke.
@@ -112,9 +112,9 @@ const maxLine = 1 << 20
 func (l *ejectionLog) startReading(container string) bool {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	begins := !l.reading[container]
+	isNew := !l.reading[container]
 	l.reading[container] = true
-	return begins
+	return isNew
 }
 
 func (l *ejectionLog) read(ctx context.Context, c cluster, pod *corev1.Pod, container string) {
@@ -159,8 +159,8 @@ func (l *ejectionLog) end(ctx context.Context) (all []ejection, logged map[strin
 		close(ended)
 	}()
 	Eventually(ended).WithContext(ctx).Should(BeClosed(), "all log readers have ended")
-	for one := range l.ejections {
-		all = append(all, one)
+	for e := range l.ejections {
+		all = append(all, e)
 	}
 	slices.SortFunc(all, func(a, b ejection) int { return a.at.Compare(b.at) })
 	return all, l.loggedNodes
@@ -177,9 +177,9 @@ func expectOnlyDeadNodesEjected(ctx SpecContext) {
 		Expect(logged).To(HaveKey(on.name), "nodes whose proxies' logs were read")
 	}
 	var unexpected []ejection
-	for _, one := range all {
-		if !one.isRight() {
-			unexpected = append(unexpected, one)
+	for _, e := range all {
+		if !e.isExpected() {
+			unexpected = append(unexpected, e)
 		}
 	}
 	GinkgoWriter.Printf("%d ejections, %d of them wrong; outages: %v\n", len(all), len(unexpected), outages)

@@ -59,8 +59,8 @@ func describe(ctx context.Context, to io.Writer, namespace string) {
 }
 
 func describeObjects[Object any](to io.Writer, kind string, objects []Object, err error) {
-	text, broken := yaml.Marshal(objects)
-	fmt.Fprintf(to, "\n%s (%v, %v):\n%s", kind, err, broken, text)
+	text, encodeErr := yaml.Marshal(objects)
+	fmt.Fprintf(to, "\n%s (%v, %v):\n%s", kind, err, encodeErr, text)
 }
 
 // describeProxy writes how a proxy explains the Services on its node, and the end of its log.

@@ -50,12 +50,12 @@ func expectForecast(ctx context.Context, pods []*corev1.Pod) {
 		{"Auto", topologyMode("Auto")},
 		{"120%", topologyMode(balanced)},
 	} {
-		beforehand := forecastOf(ctx, service)
+		predicted := forecastOf(ctx, service)
 		changeService(ctx, service, func(service *corev1.Service) {
 			service.Annotations, service.Spec.TrafficDistribution = nil, nil
 			setting.set(service)
 		})
-		want := projectionOf(beforehand, setting.name)
+		want := projectionOf(predicted, setting.name)
 		Eventually(func(g Gomega) {
 			got := projectionOf(forecastOf(ctx, service), forecast.Now)
 			g.Expect(got.Zone).To(BeNumerically("~", want.Zone, 1e-6), "in-zone share with %s", setting.name)
@@ -65,7 +65,7 @@ func expectForecast(ctx context.Context, pods []*corev1.Pod) {
 		var measured load
 		Eventually(func(g Gomega) { // a proxy may not have received it yet
 			measured = loadOf(ctx, service, servers)
-			expectLoads(ctx, g, service, measured, beforehand, setting.name)
+			expectLoads(ctx, g, service, measured, predicted, setting.name)
 		}).WithContext(ctx).Should(Succeed())
 		AddReportEntry(setting.name, measured)
 	}
@@ -73,14 +73,14 @@ func expectForecast(ctx context.Context, pods []*corev1.Pod) {
 
 // expectLoads compares the servers' measured loads with the forecast, as multiples of the mean. The forecast is for the
 // first family; the connections are in both, which behave alike.
-func expectLoads(ctx context.Context, g Gomega, service *corev1.Service, measured load, beforehand forecast.Service, setting string) {
+func expectLoads(ctx context.Context, g Gomega, service *corev1.Service, measured load, predicted forecast.Service, setting string) {
 	GinkgoHelper()
 	want := map[string]float64{}
-	for i, endpoint := range beforehand.Endpoints {
-		want[endpoint.Address] = projectionOf(beforehand, setting).Loads[i]
+	for i, endpoint := range predicted.Endpoints {
+		want[endpoint.Address] = projectionOf(predicted, setting).Loads[i]
 	}
-	isFirst6 := isIPv6(beforehand.Endpoints[0].Address)
-	for _, endpoint := range endpointsOf(ctx, service, isFirst6) {
+	isIPv6First := isIPv6(predicted.Endpoints[0].Address)
+	for _, endpoint := range endpointsOf(ctx, service, isIPv6First) {
 		expected, known := want[net.JoinHostPort(endpoint.Addresses[0], strconv.Itoa(dataPort))]
 		g.Expect(known).To(BeTrue(), "%s is in the forecast", endpoint.Addresses[0])
 		server := measured.servers.where(func(p probe) bool { return p.name == endpoint.TargetRef.Name })[0]
@@ -94,11 +94,11 @@ func forecastOf(ctx context.Context, service *corev1.Service) forecast.Service {
 	GinkgoHelper()
 	objects, err := apiserver.Objects(ctx, kube.config, "vicinity-system")
 	Expect(err).NotTo(HaveOccurred())
-	report, rejected := forecast.Compute(forecast.NewCluster(objects, convert.View{}), forecast.Options{
+	report, rejectedObjects := forecast.Compute(forecast.NewCluster(objects, convert.View{}), forecast.Options{
 		Now: time.Now(), Bounds: []uint64{120},
 		Only: explain.Query{Service: model.ObjectName{Namespace: service.Namespace, Name: service.Name}},
 	})
-	Expect(rejected).To(BeEmpty())
+	Expect(rejectedObjects).To(BeEmpty())
 	Expect(report.Services).To(HaveLen(1))
 	return report.Services[0]
 }
@@ -106,7 +106,7 @@ func forecastOf(ctx context.Context, service *corev1.Service) forecast.Service {
 // projectionOf returns the forecast for a setting.
 func projectionOf(service forecast.Service, setting string) forecast.Projection {
 	GinkgoHelper()
-	i := slices.IndexFunc(service.Projections, func(o forecast.Projection) bool { return o.Setting == setting })
+	i := slices.IndexFunc(service.Projections, func(p forecast.Projection) bool { return p.Setting == setting })
 	Expect(i).To(BeNumerically(">=", 0), "projection for %s", setting)
 	return service.Projections[i]
 }

@@ -82,7 +82,7 @@ func hostOf(service *corev1.Service) string {
 // and waits until all are ready.
 func (c cluster) startStatefulSet(ctx context.Context, namespace, service string) probes {
 	GinkgoHelper()
-	labels := map[string]string{app: "web"}
+	labels := map[string]string{appLabel: "web"}
 	spec := podSpec()
 	spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
 		MaxSkew: 1, TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: corev1.DoNotSchedule,

@@ -18,8 +18,8 @@ func labelNode(ctx context.Context, on node, key string, value *string) {
 	found, err := kube.CoreV1().Nodes().Get(ctx, on.name, metav1.GetOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	var before *string
-	if had, ok := found.Labels[key]; ok {
-		before = &had
+	if previous, ok := found.Labels[key]; ok {
+		before = &previous
 	}
 	DeferCleanup(func(ctx SpecContext) { patchLabel(ctx, on, key, before) })
 	patchLabel(ctx, on, key, value)

@@ -87,14 +87,14 @@ func watchRollout(ctx context.Context, namespace string, services ...*corev1.Ser
 
 // busiestPod describes the load of the busiest pod in any window.
 func busiestPod(windows []window, service *corev1.Service, pods int) string {
-	times, in := 0.0, results{}
+	maxLoad, worst := 0.0, results{}
 	for _, w := range windows {
 		got := w[service.Name]
-		most := float64(slices.Max(slices.Collect(maps.Values(got.Servers)))*pods) / float64(got.replies())
-		if most > times {
-			times, in = most, got
+		podLoad := float64(slices.Max(slices.Collect(maps.Values(got.Servers)))*pods) / float64(got.replies())
+		if podLoad > maxLoad {
+			maxLoad, worst = podLoad, got
 		}
 	}
 	return fmt.Sprintf("the busiest pod got %.2f times the mean, in the worst of %d windows of %d connections",
-		times, len(windows), in.replies())
+		maxLoad, len(windows), worst.replies())
 }

@@ -104,13 +104,13 @@ type load struct {
 // loadOf makes a pod on every node connect to all ClusterIPs of a Service.
 func loadOf(ctx context.Context, service *corev1.Service, servers probes) load {
 	GinkgoHelper()
-	const each = 300 // to each family
+	const count = 300 // to each family
 	// The measurement is about where connections go, and not about latency on a busy machine.
-	const longest = time.Minute
+	const timeout = time.Minute
 	measured := load{service: service.Name, servers: servers, from: map[string]results{}}
-	for _, got := range dialAll(ctx, podClients, clusterIPs(service), dialling{count: each, timeout: longest}) {
+	for _, got := range dialAll(ctx, podClients, clusterIPs(service), dialling{count: count, timeout: timeout}) {
 		Expect(got.err).NotTo(HaveOccurred())
-		Expect(got.replies()).To(Equal(each), "connections with a reply: %s", got)
+		Expect(got.replies()).To(Equal(count), "connections with a reply: %s", got)
 		zone := got.client.node.zone
 		measured.from[zone] = measured.from[zone].plus(got.results)
 	}

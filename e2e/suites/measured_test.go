@@ -63,51 +63,51 @@ func startLoad(ctx context.Context) *loadGenerator {
 
 // dial makes a few hundred connections in a few seconds, and returns the load of each server. All connections must
 // succeed.
-func (c *loadGenerator) dial(ctx context.Context) load {
+func (l *loadGenerator) dial(ctx context.Context) load {
 	GinkgoHelper()
-	const duration, each = 4 * time.Second, 10 // connections of a client in another zone
-	near, far := podClients.inZone(c.zone), podClients.notInZone(c.zone)
-	counts := map[int]probes{each: far, 9 * each * len(far) / len(near): near}
-	got := load{service: c.service.Name, servers: c.servers, from: map[string]results{}}
+	const duration, perClient = 4 * time.Second, 10 // connections of a client in another zone
+	near, far := podClients.inZone(l.zone), podClients.notInZone(l.zone)
+	counts := map[int]probes{perClient: far, 9 * perClient * len(far) / len(near): near}
+	got := load{service: l.service.Name, servers: l.servers, from: map[string]results{}}
 	var mutex sync.Mutex
-	var all sync.WaitGroup
+	var dialing sync.WaitGroup
 	for count, clients := range counts {
-		all.Go(func() {
+		dialing.Go(func() {
 			defer GinkgoRecover()
 			how := dialling{count: count, timeout: successTimeout, interval: duration / time.Duration(count), overlap: true}
-			for _, one := range dialTogether(ctx, clients, clusterIPs(c.service)[:1], how) {
-				Expect(one.err).NotTo(HaveOccurred())
-				Expect(one.replies()).To(Equal(count), "connections with a reply: %s", one)
+			for _, outcome := range dialTogether(ctx, clients, clusterIPs(l.service)[:1], how) {
+				Expect(outcome.err).NotTo(HaveOccurred())
+				Expect(outcome.replies()).To(Equal(count), "connections with a reply: %s", outcome)
 				mutex.Lock()
-				got.from[one.client.node.zone] = got.from[one.client.node.zone].plus(one.results)
+				got.from[outcome.client.node.zone] = got.from[outcome.client.node.zone].plus(outcome.results)
 				mutex.Unlock()
 			}
 		})
 	}
-	all.Wait()
+	dialing.Wait()
 	return got
 }
 
 // expectBound dials until no server exceeds the bound in the most recent connections, about a thousand.
-func (c *loadGenerator) expectBound(ctx context.Context, desc string) {
+func (l *loadGenerator) expectBound(ctx context.Context, desc string) {
 	GinkgoHelper()
-	const enough = 5
-	var last []load
+	const windowSize = 5
+	var window []load
 	var got load
 	Eventually(func(g Gomega) {
-		last = append(last, c.dial(ctx))
-		last = last[max(0, len(last)-enough):]
-		g.Expect(last).To(HaveLen(enough))
-		got = load{service: c.service.Name, servers: c.servers, from: map[string]results{}}
-		for _, each := range last {
-			for zone, some := range each.from {
-				got.from[zone] = got.from[zone].plus(some)
+		window = append(window, l.dial(ctx))
+		window = window[max(0, len(window)-windowSize):]
+		g.Expect(window).To(HaveLen(windowSize))
+		got = load{service: l.service.Name, servers: l.servers, from: map[string]results{}}
+		for _, measured := range window {
+			for zone, counts := range measured.from {
+				got.from[zone] = got.from[zone].plus(counts)
 			}
 		}
 		g.Expect(got.busiest()).To(BeNumerically("<=", bound+got.tolerance()), "the busiest server, %s: %s", desc, got)
 	}).WithContext(ctx).WithTimeout(2 * waitTimeout).Should(Succeed())
 	AddReportEntry(desc, got)
-	Expect(c.published(ctx).demandOf(c.zone)).To(BeNumerically(">", 800_000), "the zone's published demand in ppm")
+	Expect(l.published(ctx).demandOf(l.zone)).To(BeNumerically(">", 800_000), "the zone's published demand in ppm")
 }
 
 // publishedDemand is a ServiceDemand.
@@ -119,19 +119,19 @@ type publishedDemand struct {
 	}
 }
 
-func (c *loadGenerator) published(ctx context.Context) (d publishedDemand) {
+func (l *loadGenerator) published(ctx context.Context) (d publishedDemand) {
 	GinkgoHelper()
 	body, err := kube.CoreV1().RESTClient().Get().
-		AbsPath("/apis/vicinity.dev/v1alpha1/namespaces", c.service.Namespace, "servicedemands", c.service.Name).DoRaw(ctx)
+		AbsPath("/apis/vicinity.dev/v1alpha1/namespaces", l.service.Namespace, "servicedemands", l.service.Name).DoRaw(ctx)
 	Expect(err).NotTo(HaveOccurred(), "the ServiceDemand: %s", body)
 	Expect(json.Unmarshal(body, &d)).To(Succeed())
 	return d
 }
 
 func (d publishedDemand) demandOf(zone string) int {
-	for _, each := range d.Zones {
-		if each.Zone == zone {
-			return each.Asks
+	for _, z := range d.Zones {
+		if z.Zone == zone {
+			return z.Asks
 		}
 	}
 	return 0

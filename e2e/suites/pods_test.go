@@ -22,8 +22,8 @@ const (
 	dataPort = 8080
 	// controlPort is the port of a probe's control API.
 	controlPort = 8081
-	// app labels the pods that the spec's Services select.
-	app = "app"
+	// appLabel labels the pods that the spec's Services select.
+	appLabel = "app"
 )
 
 // probeImage is e2e/probe in an image that the nodes have, or can pull.
@@ -68,7 +68,7 @@ func podSpec() corev1.PodSpec {
 }
 
 // selected makes a pod an endpoint of the Services of newService.
-func selected(pod *corev1.Pod) { pod.Labels[app] = "web" }
+func selected(pod *corev1.Pod) { pod.Labels[appLabel] = "web" }
 
 // inNodeNetwork makes a pod use host networking.
 func inNodeNetwork(pod *corev1.Pod) {

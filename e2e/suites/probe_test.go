@@ -92,40 +92,40 @@ type results struct {
 	SlowestMS float64        `json:"slowest_ms"`
 }
 
-func (a results) String() string {
-	return fmt.Sprintf("servers %v, errors %v, clients %v, the slowest after %.1f ms", a.Servers, a.Errors, a.Clients, a.SlowestMS)
+func (r results) String() string {
+	return fmt.Sprintf("servers %v, errors %v, clients %v, the slowest after %.1f ms", r.Servers, r.Errors, r.Clients, r.SlowestMS)
 }
 
 // servers returns the names of the servers that replied, sorted.
-func (a results) servers() []string {
-	return slices.AppendSeq([]string{}, slices.Values(slices.Sorted(maps.Keys(a.Servers))))
+func (r results) servers() []string {
+	return slices.AppendSeq([]string{}, slices.Values(slices.Sorted(maps.Keys(r.Servers))))
 }
 
-func (a results) replies() int { return sum(a.Servers) }
+func (r results) replies() int { return sum(r.Servers) }
 
-func (a results) failed() int { return sum(a.Errors) }
+func (r results) failed() int { return sum(r.Errors) }
 
 // refused counts the connections that were refused.
-func (a results) refused() int { return a.failedWith("connection refused") }
+func (r results) refused() int { return r.failedWith("connection refused") }
 
 // timeouts counts the connections that timed out.
-func (a results) timeouts() int { return a.failedWith("timeout") + a.failedWith("deadline exceeded") }
+func (r results) timeouts() int { return r.failedWith("timeout") + r.failedWith("deadline exceeded") }
 
-func (a results) failedWith(words string) int {
+func (r results) failedWith(substring string) int {
 	count := 0
-	for text, times := range a.Errors {
-		if strings.Contains(text, words) {
-			count += times
+	for text, n := range r.Errors {
+		if strings.Contains(text, substring) {
+			count += n
 		}
 	}
 	return count
 }
 
 // plus returns the sum of two results.
-func (a results) plus(b results) results {
+func (r results) plus(b results) results {
 	return results{
-		Servers: sumOf(a.Servers, b.Servers), Clients: sumOf(a.Clients, b.Clients), Errors: sumOf(a.Errors, b.Errors),
-		SlowestMS: max(a.SlowestMS, b.SlowestMS),
+		Servers: sumOf(r.Servers, b.Servers), Clients: sumOf(r.Clients, b.Clients), Errors: sumOf(r.Errors, b.Errors),
+		SlowestMS: max(r.SlowestMS, b.SlowestMS),
 	}
 }
 

@@ -40,7 +40,7 @@ var _ = Describe("A rolling update", func() {
 // update, which first creates surge more.
 func makeDeployment(ctx context.Context, namespace string, replicas, surge int32) {
 	GinkgoHelper()
-	labels := map[string]string{app: "web"}
+	labels := map[string]string{appLabel: "web"}
 	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: podSpec()}
 	serveAfterSIGTERM(&template.Spec, drainTime)
 	_, err := kube.AppsV1().Deployments(namespace).Create(ctx, &appsv1.Deployment{
@@ -72,7 +72,7 @@ func updateDeployment(ctx context.Context, namespace, template string) {
 func expectRolledOut(ctx context.Context, namespace string) probes {
 	GinkgoHelper()
 	expectDeployment(ctx, namespace, "web")
-	list, err := kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: app + "=web"})
+	list, err := kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: appLabel + "=web"})
 	Expect(err).NotTo(HaveOccurred())
 	var running probes
 	for _, pod := range list.Items {

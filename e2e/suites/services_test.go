@@ -36,7 +36,7 @@ func webService(options ...serviceOption) *corev1.Service {
 	service := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
 		Spec: corev1.ServiceSpec{
-			Selector:       map[string]string{app: "web"},
+			Selector:       map[string]string{appLabel: "web"},
 			IPFamilyPolicy: new(corev1.IPFamilyPolicyPreferDualStack),
 			Ports: []corev1.ServicePort{
 				{Name: "tcp", Protocol: corev1.ProtocolTCP, Port: servicePort, TargetPort: intstr.FromInt32(dataPort)},

@@ -17,9 +17,9 @@ type steady struct {
 	stop    chan struct{}
 	dialing sync.WaitGroup
 
-	mu     sync.Mutex
-	total  results
-	broken []error // of requests to clients' control APIs, whose results are unknown
+	mu          sync.Mutex
+	total       results
+	controlErrs []error // of requests to clients' control APIs, whose results are unknown
 }
 
 // startSteady makes each client dial each target up to 50 times per second, until stopped.
@@ -44,7 +44,7 @@ func (s *steady) dial(ctx context.Context, client probe, to target) {
 		s.mu.Lock()
 		s.total = s.total.plus(got)
 		if err != nil {
-			s.broken = append(s.broken, err)
+			s.controlErrs = append(s.controlErrs, err)
 		}
 		s.mu.Unlock()
 		if err != nil {
@@ -57,14 +57,14 @@ func (s *steady) dial(ctx context.Context, client probe, to target) {
 func (s *steady) end() (results, []error) {
 	close(s.stop)
 	s.dialing.Wait()
-	return s.total, s.broken
+	return s.total, s.controlErrs
 }
 
 // expectNoneLost stops the clients and reports every connection that got no reply.
 func (s *steady) expectNoneLost(desc string) results {
 	GinkgoHelper()
-	total, broken := s.end()
-	Expect(broken).To(BeEmpty(), "%s: clients that could not be controlled", desc)
+	total, controlErrs := s.end()
+	Expect(controlErrs).To(BeEmpty(), "%s: clients that could not be controlled", desc)
 	Expect(total.Errors).To(BeEmpty(), "%s: failed connections: %s", desc, total)
 	Expect(total.replies()).To(BeNumerically(">", 0), "%s: connections with a reply", desc)
 	return total

@@ -35,7 +35,7 @@ const (
 	beatsAnHour  = 12
 	nodeTurnover = 100 // nodes per hour
 	labelTries   = 40
-	manyNodes    = 200 // concurrent proxies
+	manyProxies  = 200 // concurrent proxies
 	// churnInterval is the time between additions and removals of nodes: each change is published separately, as in a real hour.
 	churnInterval = 1200 * time.Millisecond
 )
@@ -68,7 +68,7 @@ type view struct {
 func (c *simulatedCluster) newView(source apiserver.NodeTopology) *view {
 	c.b.Helper()
 	v := &view{from: source}
-	watcher, err := apiserver.New(v.received.Wrap(asAdmin()), apiserver.Options{
+	watcher, err := apiserver.New(v.received.Wrap(adminConfig()), apiserver.Options{
 		View: convert.View{Node: c.nodes[0].Name}, NodeTopology: source, TopologyNamespace: namespace, Log: slog.New(slog.DiscardHandler),
 	})
 	must.Succeed(c.b, err)
@@ -100,8 +100,8 @@ func (v *view) count() int {
 	return count
 }
 
-// all calls do for the nodes in a range of numbers, several at a time.
-func (c *simulatedCluster) all(from, to int, do func(ctx context.Context, i int) error) {
+// forEachNode calls do for the nodes in a range of numbers, several at a time.
+func (c *simulatedCluster) forEachNode(from, to int, do func(ctx context.Context, i int) error) {
 	c.b.Helper()
 	var running sync.WaitGroup
 	var next atomic.Int64
@@ -127,7 +127,7 @@ func (c *simulatedCluster) create(from, to int) {
 	for len(c.nodes) < to {
 		c.nodes = append(c.nodes, nil)
 	}
-	c.all(from, to, func(ctx context.Context, i int) error {
+	c.forEachNode(from, to, func(ctx context.Context, i int) error {
 		node, err := c.admin.CoreV1().Nodes().Create(ctx, largeNode(i), metav1.CreateOptions{FieldManager: "kubelet"})
 		if err != nil {
 			return err
@@ -141,7 +141,7 @@ func (c *simulatedCluster) create(from, to int) {
 // beat makes every kubelet write its node's status once.
 func (c *simulatedCluster) beat(number, nodes int) {
 	c.b.Helper()
-	c.all(0, nodes, func(ctx context.Context, i int) (err error) {
+	c.forEachNode(0, nodes, func(ctx context.Context, i int) (err error) {
 		c.nodes[i].Status = statusOf(i, number)
 		c.nodes[i], err = c.admin.CoreV1().Nodes().UpdateStatus(ctx, c.nodes[i], metav1.UpdateOptions{FieldManager: "kubelet"})
 		return err
@@ -170,28 +170,28 @@ func (c *simulatedCluster) apiServerTime() float64 {
 // BenchmarkAnHour measures what one proxy receives in an hour, from Nodes and from TopologySlices, and the delay of a
 // change.
 func BenchmarkAnHour(b *testing.B) {
-	s, count := newSimulatedCluster(b), measuredNodes(b)
-	views := s.newViews(count)
-	quiet := s.hour(views, "quiet", count, func(int) {})
-	number := count
-	busy := s.hour(views, "busy", count, func(beat int) {
+	c, count := newSimulatedCluster(b), measuredNodes(b)
+	views := c.newViews(count)
+	quiet := c.hour(views, "quiet", count, func(int) {})
+	nextNode := count
+	busy := c.hour(views, "busy", count, func(beat int) {
 		// Nodes are added and removed all the time, and once in that hour a third of all nodes get another zone.
 		for range nodeTurnover / beatsAnHour {
-			s.create(number, number+1)
+			c.create(nextNode, nextNode+1)
 			time.Sleep(churnInterval)
-			must.Succeed(b, s.admin.CoreV1().Nodes().Delete(b.Context(), s.nodes[number].Name, metav1.DeleteOptions{}))
+			must.Succeed(b, c.admin.CoreV1().Nodes().Delete(b.Context(), c.nodes[nextNode].Name, metav1.DeleteOptions{}))
 			time.Sleep(churnInterval)
-			number++
+			nextNode++
 		}
 		if beat == beatsAnHour/2 {
 			for i := 1; i < count; i += 3 {
-				s.label(i, corev1.LabelTopologyZone, "zone-new")
+				c.label(i, corev1.LabelTopologyZone, "zone-new")
 			}
 		}
 	})
 	b.ReportMetric(quiet, "quiet-bytes/slices")
 	b.ReportMetric(busy, "busy-bytes/slices")
-	s.measureLag(views)
+	c.measureLag(views)
 	b.ReportMetric(0, "ns/op")
 }
 
@@ -203,16 +203,16 @@ func newSimulatedCluster(b *testing.B) *simulatedCluster {
 	unlimited.QPS = -1
 	admin, err := kubernetes.NewForConfig(unlimited)
 	must.Succeed(b, err)
-	s := &simulatedCluster{b: b, admin: admin}
-	s.create(0, measuredNodes(b))
-	createRacked(b, "racked", rack+", *")
-	start(b, config, "publisher")
+	c := &simulatedCluster{b: b, admin: admin}
+	c.create(0, measuredNodes(b))
+	createServiceWithKeys(b, "racked", rack+", *")
+	startPublisher(b, config, "publisher")
 	wait.Until(b, "the Lease", func() bool {
 		_, err := api.Admin.CoordinationV1().Leases(namespace).Get(b.Context(), "vicinity-topology", metav1.GetOptions{})
 		return err == nil
 	})
 	b.ResetTimer()
-	return s
+	return c
 }
 
 // newViews returns two views: one from Nodes, and one from slices.
@@ -260,21 +260,21 @@ func (c *simulatedCluster) hour(views []*view, name string, count int, atBeat fu
 // leaseBytes returns the cost of one read of the publisher's Lease.
 func (c *simulatedCluster) leaseBytes() float64 {
 	c.b.Helper()
-	var gotten received.Bytes
-	client, err := kubernetes.NewForConfig(gotten.Wrap(asAdmin()))
+	var bytes received.Bytes
+	client, err := kubernetes.NewForConfig(bytes.Wrap(adminConfig()))
 	must.Succeed(c.b, err)
 	read := func() {
 		_, err := client.CoordinationV1().Leases(namespace).Get(c.b.Context(), "vicinity-topology", metav1.GetOptions{})
 		must.Succeed(c.b, err)
 	}
 	read() // connects first
-	before := gotten.Load()
+	before := bytes.Load()
 	const times = 20
 	for range times {
 		read()
 		time.Sleep(50 * time.Millisecond) // below the client's own rate limit
 	}
-	return float64(gotten.Load()-before) / times
+	return float64(bytes.Load()-before) / times
 }
 
 // measureLag measures the time from a label's change until a proxy has it.
@@ -302,27 +302,27 @@ func (c *simulatedCluster) measureLag(views []*view) {
 
 // BenchmarkManyProxies measures what heartbeats cost the API server with many concurrent proxies.
 func BenchmarkManyProxies(b *testing.B) {
-	s, count := newSimulatedCluster(b), measuredNodes(b)
-	s.beat(99, count) // the first beat allocates memory
+	c, count := newSimulatedCluster(b), measuredNodes(b)
+	c.beat(99, count) // the first beat allocates memory
 	var cost []float64
 	for i, from := range []apiserver.NodeTopology{"", apiserver.NodesTopology, apiserver.SlicesTopology} {
 		var views []*view
 		if from != "" {
-			for range manyNodes {
-				views = append(views, s.newView(from))
+			for range manyProxies {
+				views = append(views, c.newView(from))
 			}
 			for _, v := range views {
 				wait.Until(b, "all nodes", func() bool { return v.count() == count })
 			}
 		}
 		time.Sleep(2 * time.Second)
-		before := s.apiServerTime()
-		s.beat(100+i, count)                                // a new time each, or nothing would change
-		for last := before; s.apiServerTime()-last > 0.5; { // until everything is sent and it is idle
-			last = s.apiServerTime()
+		before := c.apiServerTime()
+		c.beat(100+i, count)                                // a new time each, or nothing would change
+		for last := before; c.apiServerTime()-last > 0.5; { // until everything is sent and it is idle
+			last = c.apiServerTime()
 			time.Sleep(2 * time.Second)
 		}
-		cost = append(cost, s.apiServerTime()-before)
+		cost = append(cost, c.apiServerTime()-before)
 		b.Logf("every node's heartbeat once, %d proxies watch %q: %.1f s of the API server's CPU time",
 			len(views), from, cost[len(cost)-1])
 		for _, v := range views {

@@ -18,12 +18,12 @@ import (
 // its zone without a publisher. The real EndpointSlice controller writes them while the DaemonSet is rolled out. The
 // pods are only objects.
 func BenchmarkADaemonSetsSlices(b *testing.B) {
-	s, count := newSimulatedCluster(b), measuredNodes(b)
+	c, count := newSimulatedCluster(b), measuredNodes(b)
 	installProxyService(b)
-	s.all(0, count, func(ctx context.Context, i int) error { return runProxy(ctx, s.admin, i, 0) })
-	s.waitForEndpoints(count)
-	b.ReportMetric(s.rollOut(count, 10, 1), "MB/rollout-by-10%")
-	b.ReportMetric(s.rollOut(count, 1, 2), "MB/rollout-by-1%")
+	c.forEachNode(0, count, func(ctx context.Context, i int) error { return runProxy(ctx, c.admin, i, 0) })
+	c.waitForEndpoints(count)
+	b.ReportMetric(c.rollOut(count, 10, 1), "MB/rollout-by-10%")
+	b.ReportMetric(c.rollOut(count, 1, 2), "MB/rollout-by-1%")
 	b.ReportMetric(0, "ns/op")
 }
 
@@ -32,7 +32,7 @@ func (c *simulatedCluster) waitForEndpoints(count int) {
 	c.b.Helper()
 	wait.Until(c.b, "every pod is an endpoint", func() bool {
 		time.Sleep(time.Second)
-		return len(proxied(c.b)) == count
+		return len(nodesWithProxy(c.b)) == count
 	})
 }
 
@@ -41,7 +41,7 @@ func (c *simulatedCluster) waitForEndpoints(count int) {
 func (c *simulatedCluster) rollOut(count, percent, generation int) float64 {
 	c.b.Helper()
 	var bytes received.Bytes
-	client, err := kubernetes.NewForConfig(bytes.Wrap(asAdmin()))
+	client, err := kubernetes.NewForConfig(bytes.Wrap(adminConfig()))
 	must.Succeed(c.b, err)
 	options := proxySlices
 	list, err := client.DiscoveryV1().EndpointSlices(metav1.NamespaceSystem).List(c.b.Context(), options)
@@ -62,12 +62,12 @@ func (c *simulatedCluster) rollOut(count, percent, generation int) float64 {
 	before, spent := bytes.Load(), c.apiServerTime()
 	for first := 0; first < count; first += max(1, count*percent/100) {
 		last := min(count, first+max(1, count*percent/100))
-		c.all(first, last, func(ctx context.Context, i int) error {
+		c.forEachNode(first, last, func(ctx context.Context, i int) error {
 			immediately := metav1.DeleteOptions{GracePeriodSeconds: new(int64)}
 			return c.admin.CoreV1().Pods(metav1.NamespaceSystem).Delete(ctx, proxyPod(i, generation-1), immediately)
 		})
 		time.Sleep(time.Second) // time to pull the image
-		c.all(first, last, func(ctx context.Context, i int) error { return runProxy(ctx, c.admin, i, generation) })
+		c.forEachNode(first, last, func(ctx context.Context, i int) error { return runProxy(ctx, c.admin, i, generation) })
 		time.Sleep(time.Second)
 	}
 	c.waitForEndpoints(count)

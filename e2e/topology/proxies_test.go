@@ -84,8 +84,8 @@ func runProxy(ctx context.Context, admin kubernetes.Interface, node, generation 
 	return err
 }
 
-// proxied returns the nodes that have a ready proxy according to the EndpointSlices.
-func proxied(t testing.TB) map[string]bool {
+// nodesWithProxy returns the nodes that have a ready proxy according to the EndpointSlices.
+func nodesWithProxy(t testing.TB) map[string]bool {
 	t.Helper()
 	list, err := api.Admin.DiscoveryV1().EndpointSlices(proxyService.Namespace).List(t.Context(), proxySlices)
 	must.Succeed(t, err)
@@ -113,9 +113,9 @@ func (v *proxyView) labels() string {
 	return strings.Join(all, "\n")
 }
 
-// inZones returns the labels that createNodes sets on the other nodes of fewNodes, restricted to those that a load
+// zoneLabels returns the labels that createNodes sets on the other nodes of fewNodes, restricted to those that a load
 // bound by zone needs.
-func inZones() map[string]map[string]string {
+func zoneLabels() map[string]map[string]string {
 	nodes := map[string]map[string]string{}
 	for i := 1; i < fewNodes; i++ {
 		nodes[fmt.Sprintf("node-%04d", i)] = map[string]string{string(policy.Zone): "zone-" + string(rune('a'+i%3))}
@@ -145,61 +145,61 @@ func createBounded(t testing.TB) {
 // than zones. The nodes' demand is the same as with Nodes as the source.
 func TestTheProxiesThemselvesReportInWhichZonesNodesAre(t *testing.T) {
 	install(t)
-	proxy := asProxy(t)
+	proxy := proxyConfig(t)
 	createNodes(t, 0, fewNodes)
 	api.Kubectl(t, "label", "node", "node-0004", policy.ControlPlaneLabel+"=", policy.NoBalancersLabel+"=")
 	installProxyService(t)
 	for i := range fewNodes {
 		must.Succeed(t, runProxy(t.Context(), api.Admin, i, 0))
 	}
-	wait.Until(t, "every proxy is an endpoint", func() bool { return len(proxied(t)) == fewNodes })
+	wait.Until(t, "every proxy is an endpoint", func() bool { return len(nodesWithProxy(t)) == fewNodes })
 	createBounded(t)
-	f := newProxyView(t, proxy, apiserver.AutoTopology)
-	wait.Until(t, "the bounded Service", func() bool { return f.serves("bounded") })
-	want := inZones()
+	v := newProxyView(t, proxy, apiserver.AutoTopology)
+	wait.Until(t, "the bounded Service", func() bool { return v.serves("bounded") })
+	want := zoneLabels()
 	maps.Copy(want["node-0004"], map[string]string{policy.ControlPlaneLabel: "", policy.NoBalancersLabel: ""})
-	if got := f.labels(); got != topologyText(want) {
+	if got := v.labels(); got != topologyText(want) {
 		t.Errorf("nodes when the Service is served:\n%s\nwant\n%s", got, topologyText(want))
 	}
-	wait.Equal(t, "topology source", model.TopologyFromProxies, f.source) // it reports the source once it uses it
+	wait.Equal(t, "topology source", model.TopologyFromProxies, v.source) // it reports the source once it uses it
 
 	// The demand of a node changes.
 	api.Kubectl(t, "label", "node", "node-0005", policy.DemandLabel+"=7")
 	want["node-0005"][policy.DemandLabel] = "7"
-	wait.Equal(t, "a node with a demand", topologyText(want), f.labels)
+	wait.Equal(t, "a node with a demand", topologyText(want), v.labels)
 	api.Kubectl(t, "label", "node", "node-0005", policy.DemandLabel+"-")
 	delete(want["node-0005"], policy.DemandLabel)
-	wait.Equal(t, "the demand was removed", topologyText(want), f.labels)
+	wait.Equal(t, "the demand was removed", topologyText(want), v.labels)
 
 	// A rollout deletes pods and creates others. No node is lost during that time.
 	for i := 1; i < 4; i++ {
 		api.Kubectl(t, "--namespace", "kube-system", "delete", "pod", proxyPod(i, 0), "--force", "--grace-period=0")
 	}
-	wait.Until(t, "three proxies fewer", func() bool { return len(proxied(t)) == fewNodes-3 })
+	wait.Until(t, "three proxies fewer", func() bool { return len(nodesWithProxy(t)) == fewNodes-3 })
 	// The controller updates a node's zone with the next change of any proxy's pod.
 	api.Kubectl(t, "label", "node", "node-0006", string(policy.Zone)+"=zone-z", "--overwrite")
 	want["node-0006"][string(policy.Zone)] = "zone-z"
 	createNodes(t, fewNodes, fewNodes+1)
 	must.Succeed(t, runProxy(t.Context(), api.Admin, fewNodes, 0))
 	want["node-0030"] = map[string]string{string(policy.Zone): "zone-a"}
-	wait.Equal(t, "another node, and a node in another zone", topologyText(want), f.labels)
+	wait.Equal(t, "another node, and a node in another zone", topologyText(want), v.labels)
 	for i := 1; i < 4; i++ {
 		must.Succeed(t, runProxy(t.Context(), api.Admin, i, 1))
 	}
-	wait.Until(t, "as many proxies as nodes", func() bool { return len(proxied(t)) == fewNodes+1 })
+	wait.Until(t, "as many proxies as nodes", func() bool { return len(nodesWithProxy(t)) == fewNodes+1 })
 
 	// A Service needs racks, which the proxies' slices do not have. It waits until Nodes are listed; other Services do not
 	// wait.
-	createRacked(t, "racked", rack+", *")
+	createServiceWithKeys(t, "racked", rack+", *")
 	wait.Until(t, "the Service with racks", func() bool {
-		isServed, racks := f.serves("racked"), f.racks()
-		if isServed && racks != racksText(withNewNode(racksOfAll())) {
+		isServed, racks := v.serves("racked"), v.racks()
+		if isServed && racks != racksText(withNewNode(expectedRacks())) {
 			t.Fatalf("the Service is served before all racks are known; known racks: %s", racks)
 		}
 		return isServed
 	})
-	wait.Equal(t, "topology source with racks", model.TopologyFromNodes, f.source)
-	if removed := f.takeRemoved(); len(removed) > 0 {
+	wait.Equal(t, "topology source with racks", model.TopologyFromNodes, v.source)
+	if removed := v.takeRemoved(); len(removed) > 0 {
 		t.Errorf("lost nodes: %q, want none", removed)
 	}
 }
@@ -212,18 +212,18 @@ func withNewNode(racks map[string]string) map[string]string {
 // TestTooFewProxiesReportNothing checks that Nodes are watched if many nodes have no proxy.
 func TestTooFewProxiesReportNothing(t *testing.T) {
 	install(t)
-	proxy := asProxy(t)
+	proxy := proxyConfig(t)
 	createNodes(t, 0, fewNodes)
 	installProxyService(t)
 	for i := range fewNodes - 4 {
 		must.Succeed(t, runProxy(t.Context(), api.Admin, i, 0))
 	}
-	wait.Until(t, "every proxy is an endpoint", func() bool { return len(proxied(t)) == fewNodes-4 })
+	wait.Until(t, "every proxy is an endpoint", func() bool { return len(nodesWithProxy(t)) == fewNodes-4 })
 	createBounded(t)
-	f := newProxyView(t, proxy, apiserver.AutoTopology)
-	wait.Until(t, "the bounded Service", func() bool { return f.serves("bounded") })
-	if got := f.labels(); got != topologyText(inZones()) {
-		t.Errorf("nodes:\n%s\nwant\n%s", got, topologyText(inZones()))
+	v := newProxyView(t, proxy, apiserver.AutoTopology)
+	wait.Until(t, "the bounded Service", func() bool { return v.serves("bounded") })
+	if got := v.labels(); got != topologyText(zoneLabels()) {
+		t.Errorf("nodes:\n%s\nwant\n%s", got, topologyText(zoneLabels()))
 	}
-	wait.Equal(t, "topology source", model.TopologyFromNodes, f.source)
+	wait.Equal(t, "topology source", model.TopologyFromNodes, v.source)
 }

@@ -36,27 +36,27 @@ type proxyView struct {
 	services map[string]bool
 	// removed are nodes that an update removed, in the order of the updates.
 	removed []string
-	// from is the resource that the proxy watches.
-	from string
+	// topologySource is the resource that the proxy watches.
+	topologySource string
 }
 
 func newProxyView(t testing.TB, config *rest.Config, source apiserver.NodeTopology) *proxyView {
 	t.Helper()
-	f := &proxyView{t: t, log: logs.New(t, "the proxy"), nodes: map[string]*model.Node{}, services: map[string]bool{}}
+	v := &proxyView{t: t, log: logs.New(t, "the proxy"), nodes: map[string]*model.Node{}, services: map[string]bool{}}
 	options := apiserver.Options{
 		View: convert.View{Node: "node-0000", Proxies: proxyService}, NodeTopology: source, TopologyNamespace: namespace,
-		Log: slog.New(slog.NewTextHandler(f.log, nil)), OnTopologySource: f.setSource,
+		Log: slog.New(slog.NewTextHandler(v.log, nil)), OnTopologySource: v.setSource,
 	}
 	watcher, err := apiserver.New(config, options)
 	must.Succeed(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- watcher.Run(ctx, f.apply) }()
+	go func() { ended <- watcher.Run(ctx, v.apply) }()
 	t.Cleanup(func() {
 		cancel()
 		must.Succeed(t, <-ended)
 	})
-	return f
+	return v
 }
 
 func (v *proxyView) apply(update convert.Update) {
@@ -78,14 +78,14 @@ func (v *proxyView) apply(update convert.Update) {
 func (v *proxyView) setSource(resource string) {
 	v.mutex.Lock()
 	defer v.mutex.Unlock()
-	v.from = resource
+	v.topologySource = resource
 }
 
 // source returns the resource that the proxy watches.
 func (v *proxyView) source() string {
 	v.mutex.Lock()
 	defer v.mutex.Unlock()
-	return v.from
+	return v.topologySource
 }
 
 // racks returns the other nodes' racks as text.
@@ -110,8 +110,8 @@ func (v *proxyView) takeRemoved() []string {
 	return removed
 }
 
-// racksOfAll returns the racks of all nodes except node-0000.
-func racksOfAll() map[string]string {
+// expectedRacks returns the racks of all nodes except node-0000.
+func expectedRacks() map[string]string {
 	racks := map[string]string{}
 	for i := 1; i < fewNodes; i++ {
 		racks[fmt.Sprintf("%04d", i)] = fmt.Sprint("rack-", i/10)
@@ -127,7 +127,7 @@ func racksText(racks map[string]string) string {
 	return strings.Join(all, " ")
 }
 
-func createRacked(t testing.TB, name, keys string) {
+func createServiceWithKeys(t testing.TB, name, keys string) {
 	t.Helper()
 	api.Create(t, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", Annotations: map[string]string{policy.TopologyKeysAnnotation: keys}},
@@ -139,20 +139,20 @@ func createRacked(t testing.TB, name, keys string) {
 // not lose a node during either change.
 func TestAProxyChangesOverBetweenNodesAndSlices(t *testing.T) {
 	config := install(t)
-	proxy := asProxy(t)
+	proxy := proxyConfig(t)
 	createNodes(t, 0, fewNodes)
-	createRacked(t, "racked", rack+", *")
-	want := racksOfAll()
-	f := newProxyView(t, proxy, apiserver.AutoTopology)
-	wait.Equal(t, "racks, by Nodes", racksText(want), f.racks)
+	createServiceWithKeys(t, "racked", rack+", *")
+	want := expectedRacks()
+	v := newProxyView(t, proxy, apiserver.AutoTopology)
+	wait.Equal(t, "racks, by Nodes", racksText(want), v.racks)
 
-	one := start(t, config, "one")
-	wait.Until(t, "the proxy watches slices", func() bool { return strings.Contains(f.log.String(), "now=topologyslices") })
-	wait.Equal(t, "racks, by slices", racksText(want), f.racks)
+	one := startPublisher(t, config, "one")
+	wait.Until(t, "the proxy watches slices", func() bool { return strings.Contains(v.log.String(), "now=topologyslices") })
+	wait.Equal(t, "racks, by slices", racksText(want), v.racks)
 	api.Kubectl(t, "label", "node", "node-0007", rack+"=rack-x", "--overwrite")
 	want["0007"] = "rack-x"
-	wait.Equal(t, "a rack that changed", racksText(want), f.racks)
-	if removed := f.takeRemoved(); len(removed) > 0 {
+	wait.Equal(t, "a rack that changed", racksText(want), v.racks)
+	if removed := v.takeRemoved(); len(removed) > 0 {
 		t.Errorf("lost nodes: %q, want none", removed)
 	}
 
@@ -161,9 +161,9 @@ func TestAProxyChangesOverBetweenNodesAndSlices(t *testing.T) {
 	expire(t)
 	createNodes(t, fewNodes, fewNodes+1)
 	want["0030"] = "rack-3"
-	wait.Equal(t, "a node that was added while no publisher runs", racksText(want), f.racks)
-	f.log.WaitFor(t, "before=topologyslices") // the proxy watches Nodes again
-	if removed := f.takeRemoved(); len(removed) > 0 {
+	wait.Equal(t, "a node that was added while no publisher runs", racksText(want), v.racks)
+	v.log.WaitFor(t, "before=topologyslices") // the proxy watches Nodes again
+	if removed := v.takeRemoved(); len(removed) > 0 {
 		t.Errorf("lost nodes: %q, want none", removed)
 	}
 }
@@ -171,19 +171,19 @@ func TestAProxyChangesOverBetweenNodesAndSlices(t *testing.T) {
 // TestTheResourceMayBeRemoved deletes the CRD with all slices while proxies watch them.
 func TestTheResourceMayBeRemoved(t *testing.T) {
 	config := install(t)
-	proxy := asProxy(t)
+	proxy := proxyConfig(t)
 	createNodes(t, 0, fewNodes)
-	createRacked(t, "racked", rack+", *")
-	one := start(t, config, "one")
-	f := newProxyView(t, proxy, apiserver.AutoTopology)
-	wait.Until(t, "the proxy watches slices", func() bool { return strings.Contains(f.log.String(), "now=topologyslices") })
-	wait.Equal(t, "racks, by slices", racksText(racksOfAll()), f.racks)
+	createServiceWithKeys(t, "racked", rack+", *")
+	one := startPublisher(t, config, "one")
+	v := newProxyView(t, proxy, apiserver.AutoTopology)
+	wait.Until(t, "the proxy watches slices", func() bool { return strings.Contains(v.log.String(), "now=topologyslices") })
+	wait.Equal(t, "racks, by slices", racksText(expectedRacks()), v.racks)
 	api.Kubectl(t, "delete", "customresourcedefinition", "topologyslices.vicinity.dev")
 	t.Cleanup(func() { apply(t) }) // runs before the cleanup of install
 	expire(t)
-	wait.Until(t, "the proxy watches Nodes", func() bool { return strings.Contains(f.log.String(), "before=topologyslices") })
-	wait.Equal(t, "racks, by Nodes", racksText(racksOfAll()), f.racks)
-	if removed := f.takeRemoved(); len(removed) > 0 {
+	wait.Until(t, "the proxy watches Nodes", func() bool { return strings.Contains(v.log.String(), "before=topologyslices") })
+	wait.Equal(t, "racks, by Nodes", racksText(expectedRacks()), v.racks)
+	if removed := v.takeRemoved(); len(removed) > 0 {
 		t.Errorf("lost nodes: %q, want none", removed)
 	}
 	one.end()
@@ -193,17 +193,17 @@ func TestTheResourceMayBeRemoved(t *testing.T) {
 // wait.
 func TestAServiceWaitsForItsLabel(t *testing.T) {
 	config := install(t)
-	proxy := asProxy(t)
+	proxy := proxyConfig(t)
 	want := createNodes(t, 0, fewNodes)
-	start(t, config, "one")
+	startPublisher(t, config, "one")
 	waitForNodes(t, "all nodes", want)
-	createRacked(t, "demanding", "topology.kubernetes.io/region, *")
-	f := newProxyView(t, proxy, apiserver.SlicesTopology)
-	wait.Until(t, "a Service whose labels are published", func() bool { return f.serves("demanding") })
-	createRacked(t, "racked", rack+", *")
+	createServiceWithKeys(t, "demanding", "topology.kubernetes.io/region, *")
+	v := newProxyView(t, proxy, apiserver.SlicesTopology)
+	wait.Until(t, "a Service whose labels are published", func() bool { return v.serves("demanding") })
+	createServiceWithKeys(t, "racked", rack+", *")
 	wait.Until(t, "a Service whose label is published later", func() bool {
-		isServed, racks := f.serves("racked"), f.racks()
-		if isServed && racks != racksText(racksOfAll()) {
+		isServed, racks := v.serves("racked"), v.racks()
+		if isServed && racks != racksText(expectedRacks()) {
 			t.Fatalf("the Service is served before all racks are known; known racks: %s", racks)
 		}
 		return isServed
@@ -216,12 +216,12 @@ func (v *proxyView) serves(name string) bool {
 	return v.services[name]
 }
 
-// asProxy returns the configuration of a proxy with the rights in its manifests and in the component.
-func asProxy(t testing.TB) *rest.Config {
+// proxyConfig returns the configuration of a proxy with the rights in its manifests and in the component.
+func proxyConfig(t testing.TB) *rest.Config {
 	t.Helper()
 	_, err := api.Shell(t.Context(), "kubectl apply -f manifests/access.yaml")
 	must.Succeed(t, err)
-	return asProgram(api.Account(t, "kube-system", "vicinity-proxy"))
+	return withProtobuf(api.Account(t, "kube-system", "vicinity-proxy"))
 }
 
 // expire makes the Lease expire immediately, so that the test need not wait.

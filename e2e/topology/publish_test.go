@@ -20,9 +20,9 @@ import (
 func TestAllNodesArePublishedAndWhatChangesIsWrittenOnce(t *testing.T) {
 	config := install(t)
 	want := createNodes(t, 0, 250)
-	first := start(t, config, "one")
+	first := startPublisher(t, config, "one")
 	waitForNodes(t, "all nodes", want)
-	wait.Equal(t, "writes reported to the observer", "map[create:3]", first.seen.notifiedText)
+	wait.Equal(t, "writes reported to the observer", "map[create:3]", first.observer.writtenText)
 	if got := first.writes.Take(); got != "map[create:3]" {
 		t.Errorf("writes for 250 nodes: %s, want map[create:3]", got)
 	}
@@ -51,12 +51,12 @@ func TestAllNodesArePublishedAndWhatChangesIsWrittenOnce(t *testing.T) {
 	}
 
 	// If a Service uses a label, it is published for all nodes.
-	createRacked(t, "racked", rack+", *")
+	createServiceWithKeys(t, "racked", rack+", *")
 	for name := range want {
-		var number int
-		_, err := fmt.Sscanf(name, "node-%d", &number)
+		var i int
+		_, err := fmt.Sscanf(name, "node-%d", &i)
 		must.Succeed(t, err)
-		want[name] = fmt.Sprintf("%s=rack-%d %s", rack, number/10, want[name])
+		want[name] = fmt.Sprintf("%s=rack-%d %s", rack, i/10, want[name])
 	}
 	waitForNodes(t, "with racks", want)
 	if got := first.writes.Take(); got != "map[update:3]" {
@@ -72,7 +72,7 @@ func TestAllNodesArePublishedAndWhatChangesIsWrittenOnce(t *testing.T) {
 	waitForNodes(t, "after a slice was deleted manually", want)
 
 	// Another publisher takes over. It writes nothing, because nothing changed.
-	second := start(t, config, "two")
+	second := startPublisher(t, config, "two")
 	_, before := published(t)
 	first.end()
 	wait.Equal(t, "holder of the Lease", "two", func() string {
@@ -89,8 +89,8 @@ func TestAllNodesArePublishedAndWhatChangesIsWrittenOnce(t *testing.T) {
 	if got := second.writes.Take(); got != "map[update:1]" {
 		t.Errorf("writes of the next leader for another zone: %s, want map[update:1]", got)
 	}
-	if first.seen.failed()+second.seen.failed() > 0 {
-		t.Errorf("%d and %d rounds failed, want none", first.seen.failed(), second.seen.failed())
+	if first.observer.failed()+second.observer.failed() > 0 {
+		t.Errorf("%d and %d rounds failed, want none", first.observer.failed(), second.observer.failed())
 	}
 }
 
@@ -121,7 +121,7 @@ func TestTheAdministratorsKeysAreAlwaysPublished(t *testing.T) {
 		nodes, _ := published(t)
 		return strings.Contains(nodes["node-0000"], key+"=")
 	}
-	start(t, config, "one")
+	startPublisher(t, config, "one")
 	wait.Equal(t, "the first tenant's key", true, func() bool { return has("example.com/" + name(0)) })
 	if last := name(tenants - 1); has("example.com/" + last) {
 		t.Errorf("the key of %s is published, although all slots are used", last)

@@ -51,14 +51,14 @@ func install(t testing.TB) *rest.Config {
 			kubectl delete leases --all --namespace vicinity-system`)
 		must.Succeed(t, err)
 	})
-	return asProgram(api.Account(t, namespace, "vicinity-webhook"))
+	return withProtobuf(api.Account(t, namespace, "vicinity-webhook"))
 }
 
-// asAdmin returns a configuration with cluster-admin rights that encodes objects like our programs.
-func asAdmin() *rest.Config { return asProgram(rest.CopyConfig(api.AdminConfig())) }
+// adminConfig returns a configuration with cluster-admin rights that encodes objects like our programs.
+func adminConfig() *rest.Config { return withProtobuf(rest.CopyConfig(api.AdminConfig())) }
 
-// asProgram sets the encoding that our programs use (pkg/kube).
-func asProgram(config *rest.Config) *rest.Config {
+// withProtobuf sets the encoding that our programs use (pkg/kube).
+func withProtobuf(config *rest.Config) *rest.Config {
 	const protobuf = "application/vnd.kubernetes.protobuf"
 	config.ContentType, config.AcceptContentTypes = protobuf, protobuf+",application/json"
 	return config
@@ -77,16 +77,16 @@ func apply(t testing.TB) {
 
 // publisher is a running publisher.
 type publisher struct {
-	end    func()
-	seen   *counts
-	writes *sent.Writes
-	log    *logs.Log
+	end      func()
+	observer *counts
+	writes   *sent.Writes
+	log      *logs.Log
 }
 
 // counts is a publisher's observer that counts.
 type counts struct {
 	mutex                  sync.Mutex
-	notified               map[string]int
+	written                map[string]int
 	slices, nodes, skipped int
 	failures               int
 }
@@ -102,7 +102,7 @@ func (c *counts) LeadEnded() {}
 func (c *counts) SliceWritten(operation string) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	c.notified[operation]++
+	c.written[operation]++
 }
 
 func (c *counts) PublishFailed() {
@@ -118,19 +118,19 @@ func (c *counts) failed() int {
 	return c.failures
 }
 
-// notifiedText returns the writes that the observer was notified of.
-func (c *counts) notifiedText() string {
+// writtenText returns the writes that the observer was notified of.
+func (c *counts) writtenText() string {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	return fmt.Sprint(c.notified)
+	return fmt.Sprint(c.written)
 }
 
-func start(t testing.TB, config *rest.Config, identity string) publisher {
+func startPublisher(t testing.TB, config *rest.Config, identity string) publisher {
 	t.Helper()
-	seen, writes, log := &counts{notified: map[string]int{}}, sent.NewCounter("topologyslices"), logs.New(t, identity)
+	observer, writes, log := &counts{written: map[string]int{}}, sent.NewCounter("topologyslices"), logs.New(t, identity)
 	options := topologypublisher.Options{
 		Namespace: namespace, Identity: identity, DefaultKeys: func() string { return "" },
-		Log: slog.New(slog.NewTextHandler(log, nil)), Observer: seen,
+		Log: slog.New(slog.NewTextHandler(log, nil)), Observer: observer,
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -140,7 +140,7 @@ func start(t testing.TB, config *rest.Config, identity string) publisher {
 		must.Succeed(t, <-ended)
 	})
 	t.Cleanup(end)
-	return publisher{end, seen, writes, log}
+	return publisher{end, observer, writes, log}
 }
 
 func nodeOf(name, zone string, labels map[string]string) *corev1.Node {

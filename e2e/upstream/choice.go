@@ -74,13 +74,13 @@ func choose(reports []types.SpecReport, reasons []reason) (choice, error) {
 			continue
 		}
 		text := report.FullText()
-		if reason, out := patterns.match(text); out {
+		if reason, ok := patterns.match(text); ok {
 			chosen.skipped[reason]++
 		} else {
 			chosen.specs = append(chosen.specs, spec{text: text, serial: runsSerially(report), lab: labOf(text)})
 		}
 	}
-	return chosen, patterns.check()
+	return chosen, patterns.checkAllMatch()
 }
 
 // pattern is one of a reason's patterns.
@@ -108,20 +108,20 @@ func compile(reasons []reason) (patterns, error) {
 
 // match returns the index of the first reason for skipping a spec, and whether there is one. It evaluates all patterns,
 // so that check can report those that match nothing.
-func (p patterns) match(text string) (reason int, out bool) {
+func (p patterns) match(text string) (reason int, ok bool) {
 	for _, pattern := range p {
 		if !pattern.MatchString(text) {
 			continue
 		}
 		pattern.matched = true
-		if !out {
-			reason, out = pattern.reason, true
+		if !ok {
+			reason, ok = pattern.reason, true
 		}
 	}
-	return reason, out
+	return reason, ok
 }
 
-func (p patterns) check() error {
+func (p patterns) checkAllMatch() error {
 	for _, pattern := range p {
 		if !pattern.matched {
 			return fmt.Errorf("left-out.yaml: %q matches no spec: remove or correct it", pattern)
@@ -170,8 +170,8 @@ func (c choice) inLab(kind labKind) choice {
 	return c
 }
 
-// total returns the number of skipped specs.
-func (c choice) total() int {
+// skippedCount returns the number of skipped specs.
+func (c choice) skippedCount() int {
 	sum := 0
 	for _, count := range c.skipped {
 		sum += count

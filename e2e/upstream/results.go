@@ -68,8 +68,8 @@ func (r results) passed() int {
 	return count
 }
 
-// good reports whether nothing failed. A spec that skips itself gives a reason, and is no failure.
-func (r results) good() bool {
+// allPassed reports whether nothing failed. A spec that skips itself gives a reason, and is no failure.
+func (r results) allPassed() bool {
 	for _, result := range r {
 		if result != passed && !strings.HasPrefix(result, "skipped itself") {
 			return false

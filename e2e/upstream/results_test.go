@@ -10,7 +10,7 @@ import (
 	"github.com/onsi/ginkgo/v2/types"
 )
 
-func TestOnlyWhatPassedCountsAsPassed(t *testing.T) {
+func TestOnlyPassedSpecsCountAsPassed(t *testing.T) {
 	failedSpec, skipped, interrupted, notRun := specReport("b"), specReport("c"), specReport("d"), specReport("e")
 	failedSpec.State = types.SpecStateFailed
 	skipped.State = types.SpecStateSkipped
@@ -36,12 +36,12 @@ func TestOnlyWhatPassedCountsAsPassed(t *testing.T) {
 		}
 	}
 	for spec, good := range map[string]bool{"a": true, "b": false, "c": true, "d": false, "e": false} {
-		one := results{spec: got["[sig-network] "+spec]}
-		if one.good() != good {
-			t.Errorf("good() with result %q = %t, want %t", one[spec], one.good(), good)
+		single := results{spec: got["[sig-network] "+spec]}
+		if single.allPassed() != good {
+			t.Errorf("good() with result %q = %t, want %t", single[spec], single.allPassed(), good)
 		}
 	}
-	if (results{}).good() {
+	if (results{}).allPassed() {
 		t.Error("good() without results = true, want false")
 	}
 }

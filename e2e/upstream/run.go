@@ -83,11 +83,11 @@ func (r runner) inLab(ctx context.Context, kind labKind, do func(kubeconfig stri
 		return err
 	}
 	if kind == networkPolicy {
-		engine, err := imageOfKubeRouter(r.programs)
+		kubeRouter, err := imageOfKubeRouter(r.programs)
 		if err != nil {
 			return err
 		}
-		all = append(all, engine)
+		all = append(all, kubeRouter)
 	}
 	if err := image.Write(archive, all...); err != nil {
 		return err
@@ -150,14 +150,14 @@ func (r runner) run(ctx context.Context, program string, args ...string) error {
 }
 
 const (
-	// procs is the number of specs that run at the same time: most of a spec is waiting.
-	procs = 8
+	// parallelism is the number of specs that run at the same time: most of a spec is waiting.
+	parallelism = 8
 	// specTimeout is the timeout of a whole part. It only determines how late a part that hangs is reported.
 	specTimeout = 90 * time.Minute
 )
 
-// part runs some specs and returns the result of each. Specs that fail are not an error.
-func (r runner) part(ctx context.Context, name, kubeconfig string, texts []string) ([]types.SpecReport, error) {
+// runPart runs some specs and returns the result of each. Specs that fail are not an error.
+func (r runner) runPart(ctx context.Context, name, kubeconfig string, texts []string) ([]types.SpecReport, error) {
 	report := name + ".json"
 	quoted := make([]string, len(texts))
 	for i, text := range texts {
@@ -170,7 +170,7 @@ func (r runner) part(ctx context.Context, name, kubeconfig string, texts []strin
 	defer log.Close()
 	r.output = io.MultiWriter(r.output, log)
 	err = r.run(ctx, r.programs.Path(binaries.Upstream, "ginkgo"),
-		"--procs", strconv.Itoa(procs), "--timeout", specTimeout.String(), "--no-color", "--silence-skips", "--poll-progress-after", "10m",
+		"--procs", strconv.Itoa(parallelism), "--timeout", specTimeout.String(), "--no-color", "--silence-skips", "--poll-progress-after", "10m",
 		"--focus", " ("+strings.Join(quoted, "|")+")$", // ginkgo puts the suite's name before a spec's text
 		"--output-dir", r.folder, "--json-report", report,
 		r.programs.Path(binaries.Upstream, "e2e.test"), "--",

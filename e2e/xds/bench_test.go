@@ -26,7 +26,7 @@ import (
 const (
 	manyStreams      = 1000
 	manyConnections  = 100
-	namesOfStream    = 10
+	namesPerStream   = 10
 	manyServices     = 1000
 	manyEndpoints    = 10
 	changesPerSecond = 100
@@ -58,7 +58,7 @@ type update struct {
 func serveUpdates(input io.Reader) error {
 	var s *fixture
 	decoder := json.NewDecoder(input)
-	created := newCluster()
+	created := newServerlessFixture()
 	for {
 		var next update
 		if err := decoder.Decode(&next); err == io.EOF {
@@ -75,11 +75,11 @@ func serveUpdates(input io.Reader) error {
 		}
 		service := webService()
 		service.Name.Name, _, _ = strings.Cut(next.Name, ".")
-		number, err := strconv.Atoi(strings.TrimPrefix(service.Name.Name, "web-"))
+		i, err := strconv.Atoi(strings.TrimPrefix(service.Name.Name, "web-"))
 		if err != nil {
 			return err
 		}
-		service.ClusterIPs = []netip.Addr{netip.AddrFrom4([4]byte{10, 97, byte(number >> 8), byte(number)})}
+		service.ClusterIPs = []netip.Addr{netip.AddrFrom4([4]byte{10, 97, byte(i >> 8), byte(i)})}
 		slice := &model.EndpointSlice{
 			Name: service.Name, Service: service.Name, Ports: []model.SlicePort{{Protocol: model.TCP, Port: uint16(next.Port)}},
 		}
@@ -131,8 +131,8 @@ func benchmarkManyStreams(b *testing.B, server, watchers *exec.Cmd) {
 	must.Succeed(b, encoder.Encode(update{Listen: socket}))
 	streams := make([][]string, manyStreams)
 	for i := range streams {
-		for k := range namesOfStream {
-			streams[i] = append(streams[i], names[(i*namesOfStream+k*97)%manyServices])
+		for k := range namesPerStream {
+			streams[i] = append(streams[i], names[(i*namesPerStream+k*97)%manyServices])
 		}
 	}
 	waitForSocket(b, strings.TrimPrefix(socket, xds.SocketPrefix))
@@ -188,7 +188,7 @@ func arrivals(b *testing.B, decoder *json.Decoder, sent map[uint32]time.Time) []
 			Last    int64
 		}
 		must.Succeed(b, decoder.Decode(&one))
-		if sentAt, was := sent[one.Port]; was {
+		if sentAt, ok := sent[one.Port]; ok {
 			delays = append(delays, time.Unix(0, one.Last).Sub(sentAt))
 		}
 	}

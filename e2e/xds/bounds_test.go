@@ -22,10 +22,10 @@ import (
 // The documented bounds in manifests/xds/README.md: the memory for all clients of a node in MiB, and the limits of each
 // client.
 const (
-	worstMemory     = 1024
-	worstClients    = 64
-	streamsOfClient = 64
-	namesOfClient   = 3000
+	maxMemory        = 1024
+	maxClients       = 64
+	streamsPerClient = 64
+	namesPerClient   = 3000
 )
 
 // TestAllClientsTogetherHaveABound opens all streams that are possible, from clients at 64 addresses, each on a
@@ -57,12 +57,12 @@ func TestAllClientsTogetherHaveABound(t *testing.T) {
 	time.Sleep(time.Second)
 	before := memoryOf(t, server.Process.Pid)
 	var attack sync.WaitGroup
-	for client := range worstClients {
+	for client := range maxClients {
 		attack.Go(func() {
-			for stream := range streamsOfClient {
+			for stream := range streamsPerClient {
 				var names []string
-				for i := range namesOfClient / streamsOfClient {
-					names = append(names, nameOf((client*7+stream*namesOfClient/streamsOfClient+i)%services)+domain)
+				for i := range namesPerClient / streamsPerClient {
+					names = append(names, nameOf((client*7+stream*namesPerClient/streamsPerClient+i)%services)+domain)
 				}
 				if err := openGreedyStream(t, address, netip.AddrFrom4([4]byte{127, 0, 1, byte(1 + client)}), names); err != nil {
 					t.Errorf("client %d, stream %d: %v", client, stream, err)
@@ -74,9 +74,9 @@ func TestAllClientsTogetherHaveABound(t *testing.T) {
 	attack.Wait()
 	time.Sleep(3 * time.Second)
 	after := memoryOf(t, server.Process.Pid)
-	t.Logf("%d streams at their limits use %.0f MiB; the server used %.0f before", worstClients*streamsOfClient, after-before, before)
-	if after-before > worstMemory {
-		t.Errorf("%.0f MiB, want at most %d", after-before, worstMemory)
+	t.Logf("%d streams at their limits use %.0f MiB; the server used %.0f before", maxClients*streamsPerClient, after-before, before)
+	if after-before > maxMemory {
+		t.Errorf("%.0f MiB, want at most %d", after-before, maxMemory)
 	}
 	conn, err := net.Dial("tcp", address)
 	must.Succeed(t, err)

@@ -22,13 +22,13 @@ func TestAHundredChannelsOnThreeNodes(t *testing.T) {
 	s := newTestbedOf(t, 3, 0, 0, 0, 0, 0, 1, 1, 1, 2)
 	kinds := []string{"kubernetes.io/hostname, *", "topology.kubernetes.io/zone", ""}
 	const channels = 102 // 34 per node
-	s.serveAlike(channels/len(s.nodes), kinds)
+	s.createServices(channels/len(s.nodes), kinds)
 	replies := 0
 	for i, node := range s.nodes {
 		daemon := s.startOn(i, fmt.Sprintf("0.0.0.0:%d", xdsPort))
 		pod, err := node.AddPod(fmt.Sprintf("client-%d", i))
 		must.Succeed(t, err)
-		c := startClient(t, fmt.Sprintf("dns:///%s:%d", xdsService, xdsPort), pod.Namespace)
+		c := startClient(t, fmt.Sprintf("dns:///%s:%d", xdsClusterIP, xdsPort), pod.Namespace)
 		for k := range channels / len(s.nodes) {
 			var want []endpoint
 			for j := range s.servers {
@@ -37,18 +37,18 @@ func TestAHundredChannelsOnThreeNodes(t *testing.T) {
 				}
 			}
 			what := fmt.Sprintf("channel %d on node-%d", k, i+1)
-			on := command{Channel: what, Target: fmt.Sprintf("xds:///web-%d.shop:80", k)}
-			connect := on
+			base := command{Channel: what, Target: fmt.Sprintf("xds:///web-%d.shop:80", k)}
+			connect := base
 			connect.Until, connect.Calls, connect.Timeout, connect.Wait = addrs(want), 10*len(want), 60_000, true
 			if got := c.do(connect); got.Wrong != "" || len(got.Errors) > 0 || got.Last > 0 {
 				t.Fatalf("%s: %s; errors %s, replies %s", what, got.Wrong, formatCounts(got.Errors), formatCounts(got.Answers))
 			}
-			on.Calls = 40 * len(want)
-			got := c.do(on)
+			base.Calls = 40 * len(want)
+			got := c.do(base)
 			checkEven(t, what, addrs(want), got.Answers)
-			replies += on.Calls
+			replies += base.Calls
 			if k < len(kinds) {
-				checkEven(t, what+", through the kernel", addrs(want), s.connections(c, clusterIP(k), 60*len(want)))
+				checkEven(t, what+", through the kernel", addrs(want), s.connectPlain(c, clusterIP(k), 60*len(want)))
 			}
 		}
 		streams, err := daemon.Metric(metricsAddr, "vicinity_xds_streams")
@@ -64,8 +64,8 @@ func TestAHundredChannelsOnThreeNodes(t *testing.T) {
 
 func clusterIP(number int) string { return fmt.Sprintf("10.96.1.%d", 1+number) }
 
-// serveAlike creates the given number of Services with all servers as endpoints. Their keys alternate.
-func (tb *testbed) serveAlike(services int, keys []string) {
+// createServices creates the given number of Services with all servers as endpoints. Their keys alternate.
+func (tb *testbed) createServices(services int, keys []string) {
 	var objects []runtime.Object
 	for i := range tb.nodes {
 		objects = append(objects, tb.node(fmt.Sprintf("node-%d", i+1), string(rune('a'+i)), ""))
@@ -94,8 +94,8 @@ func (tb *testbed) serveAlike(services int, keys []string) {
 	tb.write("node", objects...)
 }
 
-// connections makes count plain connections to an address, and counts the servers that reply.
-func (tb *testbed) connections(c *client, clusterIP string, count int) map[string]int {
+// connectPlain makes count plain connections to an address, and counts the servers that reply.
+func (tb *testbed) connectPlain(c *client, clusterIP string, count int) map[string]int {
 	counts := map[string]int{}
 	for range count {
 		got := c.do(command{Channel: "plain", Target: "passthrough:///" + clusterIP + ":80", Calls: 1, Timeout: 10_000, Close: true})

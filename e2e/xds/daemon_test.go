@@ -30,11 +30,11 @@ import (
 
 // The daemon's addresses, and the ClusterIPs of its Service in the manifests and of another Service.
 const (
-	xdsPort     = 18000
-	metricsAddr = "127.0.0.1:10249"
-	xdsService  = "10.96.0.18"
-	webService4 = "10.96.0.80"
-	serverPort  = 8080
+	xdsPort      = 18000
+	metricsAddr  = "127.0.0.1:10249"
+	xdsClusterIP = "10.96.0.18"
+	webClusterIP = "10.96.0.80"
+	serverPort   = 8080
 )
 
 // testbed is a set of nodes with servers and clients; node-1 and others run the daemon.
@@ -74,14 +74,14 @@ func newTestbed(t *testing.T) *testbed {
 func newTestbedOf(t *testing.T, nodes int, servers ...int) *testbed {
 	t.Helper()
 	network := fabrictest.New(t)
-	s := &testbed{t: t, manifests: t.TempDir(), socket: filepath.Join(t.TempDir(), "run", "xds.sock")}
+	tb := &testbed{t: t, manifests: t.TempDir(), socket: filepath.Join(t.TempDir(), "run", "xds.sock")}
 	for i := range nodes {
 		node, err := network.AddNode(fmt.Sprintf("node-%d", i+1))
 		must.Succeed(t, err)
-		s.nodes = append(s.nodes, node)
+		tb.nodes = append(tb.nodes, node)
 	}
 	for i, on := range servers {
-		pod, err := s.nodes[on].AddPod(fmt.Sprintf("server-%d", i))
+		pod, err := tb.nodes[on].AddPod(fmt.Sprintf("server-%d", i))
 		must.Succeed(t, err)
 		listener, err := pod.Listen("tcp", net.JoinHostPort(pod.IPv4.String(), fmt.Sprint(serverPort)))
 		must.Succeed(t, err)
@@ -89,16 +89,16 @@ func newTestbedOf(t *testing.T, nodes int, servers ...int) *testbed {
 		greeter := greeterServer(name)
 		go func() { _ = greeter.Serve(listener) }() // until it is stopped
 		t.Cleanup(greeter.Stop)
-		s.servers = append(s.servers, server{pod, on, name})
+		tb.servers = append(tb.servers, server{pod, on, name})
 	}
 	var err error
-	s.near, err = s.nodes[0].AddPod("near")
+	tb.near, err = tb.nodes[0].AddPod("near")
 	must.Succeed(t, err)
-	s.far, err = s.nodes[1].AddPod("far")
+	tb.far, err = tb.nodes[1].AddPod("far")
 	must.Succeed(t, err)
-	s.write("node", s.node("node-1", "a", ""))
-	s.write("xds", s.daemonObjects()...)
-	return s
+	tb.write("node", tb.node("node-1", "a", ""))
+	tb.write("xds", tb.daemonObjects()...)
+	return tb
 }
 
 // start starts the daemon, and waits for its first sync.
@@ -137,8 +137,8 @@ func (tb *testbed) daemonObjects() []runtime.Object {
 	must.Succeed(tb.t, err)
 	service := &corev1.Service{}
 	must.Succeed(tb.t, yaml.UnmarshalStrict(text, service))
-	service.Spec.ClusterIP = xdsService
-	service.Spec.ClusterIPs = []string{xdsService}
+	service.Spec.ClusterIP = xdsClusterIP
+	service.Spec.ClusterIPs = []string{xdsClusterIP}
 	objects := []runtime.Object{service}
 	for i, node := range tb.nodes {
 		slice := tb.slice("vicinity-xds", "kube-system", node.IPv4, service.Spec.Ports[0].Name, xdsPort, true)
@@ -178,7 +178,7 @@ func (tb *testbed) apply(now state) {
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
 		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop"},
 		Spec: corev1.ServiceSpec{
-			ClusterIP: webService4, ClusterIPs: []string{webService4},
+			ClusterIP: webClusterIP, ClusterIPs: []string{webClusterIP},
 			Ports: []corev1.ServicePort{{Name: "grpc", Protocol: corev1.ProtocolTCP, Port: 80}},
 		},
 	}
@@ -267,7 +267,7 @@ func (tb *testbed) nearest(now state, among []int) []string {
 func (tb *testbed) serversThroughKernel(c *client, connections int) []string {
 	seen := map[string]bool{}
 	for range connections {
-		got := c.do(command{Channel: "plain", Target: "passthrough:///" + webService4 + ":80", Calls: 1, Timeout: 2000, Close: true})
+		got := c.do(command{Channel: "plain", Target: "passthrough:///" + webClusterIP + ":80", Calls: 1, Timeout: 2000, Close: true})
 		for name := range got.Answers {
 			seen[name] = true
 		}
@@ -302,7 +302,7 @@ func TestClientsOfTheNodeReachTheDaemon(t *testing.T) {
 	s := newTestbed(t)
 	s.apply(s.allReady())
 	s.start()
-	byService := startClient(t, fmt.Sprintf("dns:///%s:%d", xdsService, xdsPort), s.near.Namespace)
+	byService := startClient(t, fmt.Sprintf("dns:///%s:%d", xdsClusterIP, xdsPort), s.near.Namespace)
 	bySocket := startClient(t, "unix://"+s.socket, s.near.Namespace)
 	byNode := startClient(t, fmt.Sprintf("passthrough:///%s:%d", s.nodes[0].IPv4, xdsPort), s.nodes[0].Namespace)
 	for what, c := range map[string]*client{"the Service": byService, "the socket": bySocket, "the node itself": byNode} {
@@ -347,7 +347,7 @@ func TestXDSFollowsTheKernel(t *testing.T) {
 	now := s.allReady()
 	s.apply(now)
 	s.start()
-	c := startClient(t, fmt.Sprintf("dns:///%s:%d", xdsService, xdsPort), s.near.Namespace)
+	c := startClient(t, fmt.Sprintf("dns:///%s:%d", xdsClusterIP, xdsPort), s.near.Namespace)
 	random := rand.New(rand.NewPCG(36, 1000))
 	keys := []string{zoneKeys, "topology.kubernetes.io/zone, *", "topology.kubernetes.io/zone", "kubernetes.io/hostname", "*", ""}
 	var delays []time.Duration
@@ -388,7 +388,7 @@ func TestAKilledDaemonFailsNoCall(t *testing.T) {
 	now := s.allReady()
 	s.apply(now)
 	s.start()
-	c := startClient(t, fmt.Sprintf("dns:///%s:%d", xdsService, xdsPort), s.near.Namespace)
+	c := startClient(t, fmt.Sprintf("dns:///%s:%d", xdsClusterIP, xdsPort), s.near.Namespace)
 	want := []string{s.servers[0].name, s.servers[2].name}
 	c.expectReaches("before the daemon is killed", 0, s.endpointsOf(0, 2)...)
 	c.do(command{Load: 1000, Timeout: 5000})
@@ -418,7 +418,7 @@ func TestATierThatDropsPackets(t *testing.T) {
 		must.Succeed(t, err)
 	}
 	s.start()
-	c := startClient(t, fmt.Sprintf("dns:///%s:%d", xdsService, xdsPort), s.near.Namespace)
+	c := startClient(t, fmt.Sprintf("dns:///%s:%d", xdsClusterIP, xdsPort), s.near.Namespace)
 	got := c.do(command{Calls: 1, Timeout: 15_000, Wait: true})
 	if got.Answers[s.servers[1].name]+got.Answers[s.servers[3].name] != 1 || got.Longest < 9_000_000 {
 		t.Errorf("replies %s, errors %s, after %d ms, want a reply from the second tier after at least 9 s",

@@ -28,7 +28,7 @@ func TestEnvoy(t *testing.T) {
 		t.Fatal("$ENVOY must be the path of an Envoy")
 	}
 	s := newFixture(t)
-	local, zone, far := s.backend("node-1", "a"), s.backend("node-2", "a"), s.backend("node-3", "b")
+	local, zone, far := s.startBackend("node-1", "a"), s.startBackend("node-2", "a"), s.startBackend("node-3", "b")
 	s.serve([]policy.Key{policy.Zone, policy.AnyNode}, local, zone, far)
 	s.completeSync()
 	admin, listener := reserve.OnLoopback(t).Port(), reserve.OnLoopback(t).Port()

@@ -12,14 +12,14 @@ import (
 // They take 2 to 37 on an idle machine. Where a client waits for its own timer, it takes 10 or 15 seconds.
 const reactionTime = 3000
 
-var zoneThenAll = []policy.Key{policy.Hostname, policy.Zone, policy.AnyNode}
+var allKeys = []policy.Key{policy.Hostname, policy.Zone, policy.AnyNode}
 
 // TestAClientFailsOverByItself checks that a client fails over to the next tier, and back when the first tier recovers,
 // without a response from the server.
 func TestAClientFailsOverByItself(t *testing.T) {
 	s := newFixture(t)
-	local, zone, far := s.backend("node-1", "a"), s.backend("node-2", "a"), s.backend("node-3", "b")
-	s.serve(zoneThenAll, local, zone, far)
+	local, zone, far := s.startBackend("node-1", "a"), s.startBackend("node-2", "a"), s.startBackend("node-3", "b")
+	s.serve(allKeys, local, zone, far)
 	s.completeSync()
 	c := s.client()
 	c.expectReaches("the first tier", 0, local)
@@ -37,15 +37,15 @@ func TestAClientFailsOverByItself(t *testing.T) {
 // TestAClientFollowsChanges checks that calls follow changes of the endpoints without an error.
 func TestAClientFollowsChanges(t *testing.T) {
 	s := newFixture(t)
-	local, far := s.backend("node-1", "a"), s.backend("node-3", "b")
-	s.serve(zoneThenAll, local, far)
+	local, far := s.startBackend("node-1", "a"), s.startBackend("node-3", "b")
+	s.serve(allKeys, local, far)
 	s.completeSync()
 	c := s.client()
 	c.expectReaches("the first tier", 0, local)
 	for range 5 {
-		s.serve(zoneThenAll, far)
+		s.serve(allKeys, far)
 		c.expectReaches("the first tier was removed", reactionTime, far)
-		s.serve(zoneThenAll, local, far)
+		s.serve(allKeys, local, far)
 		c.expectReaches("the first tier was added again", reactionTime, local)
 	}
 }
@@ -53,7 +53,7 @@ func TestAClientFollowsChanges(t *testing.T) {
 // TestAHardKeyFailsAtOnce checks that calls fail immediately, like connections in the kernel.
 func TestAHardKeyFailsAtOnce(t *testing.T) {
 	s := newFixture(t)
-	far := s.backend("node-3", "b")
+	far := s.startBackend("node-3", "b")
 	s.serve([]policy.Key{policy.Zone}, far)
 	s.completeSync()
 	got := s.client().do(command{Calls: 3, Timeout: 10_000})
@@ -66,8 +66,8 @@ func TestAHardKeyFailsAtOnce(t *testing.T) {
 // TestNoResponseBeforeTheFirstSync checks that a client which connects before the first sync waits for it.
 func TestNoResponseBeforeTheFirstSync(t *testing.T) {
 	s := newFixture(t)
-	local := s.backend("node-1", "a")
-	s.serve(zoneThenAll, local)
+	local := s.startBackend("node-1", "a")
+	s.serve(allKeys, local)
 	c := s.client()
 	if got := c.do(command{Calls: 1, Timeout: 500, Wait: true}); len(got.Answers) > 0 || s.counts.get("answered LDS") > 0 {
 		t.Errorf("replies before the first sync: %s, want no response", formatCounts(got.Answers))
@@ -79,8 +79,8 @@ func TestNoResponseBeforeTheFirstSync(t *testing.T) {
 // TestAnIdleChannelIsUsedAgain covers a channel that has unsubscribed from everything, and subscribes again.
 func TestAnIdleChannelIsUsedAgain(t *testing.T) {
 	s := newFixture(t)
-	local, far := s.backend("node-1", "a"), s.backend("node-3", "b")
-	s.serve(zoneThenAll, local, far)
+	local, far := s.startBackend("node-1", "a"), s.startBackend("node-3", "b")
+	s.serve(allKeys, local, far)
 	s.completeSync()
 	c := s.client()
 	for range 3 {
@@ -94,8 +94,8 @@ func TestAnIdleChannelIsUsedAgain(t *testing.T) {
 // TestARestartUnderLoad checks that existing channels keep their endpoints, and use the new server.
 func TestARestartUnderLoad(t *testing.T) {
 	s := newFixture(t)
-	local, zone := s.backend("node-1", "a"), s.backend("node-2", "a")
-	s.serve(zoneThenAll, local)
+	local, zone := s.startBackend("node-1", "a"), s.startBackend("node-2", "a")
+	s.serve(allKeys, local)
 	s.completeSync()
 	c := s.client()
 	c.expectReaches("the first tier", 0, local)
@@ -114,7 +114,7 @@ func TestARestartUnderLoad(t *testing.T) {
 		t.Errorf("under load: errors %s, replies %s", formatCounts(got.Errors), formatCounts(got.Answers))
 	}
 	s.stop()
-	s.serve(zoneThenAll, zone)
+	s.serve(allKeys, zone)
 	s.start()
 	s.completeSync()
 	c.expectReaches("the server was restarted with other endpoints", 5000, zone)
@@ -123,7 +123,7 @@ func TestARestartUnderLoad(t *testing.T) {
 // TestEveryChannelHasAStream checks that no stream evicts another: grpc-go opens one for each target.
 func TestEveryChannelHasAStream(t *testing.T) {
 	s := newFixture(t)
-	local := s.backend("node-1", "a")
+	local := s.startBackend("node-1", "a")
 	const channels = 20
 	for i := range channels {
 		service := webService()
@@ -146,7 +146,7 @@ func TestEveryChannelHasAStream(t *testing.T) {
 // TestHalfOfATierIsDown checks that gRPC uses the other half, and does not leave the tier.
 func TestHalfOfATierIsDown(t *testing.T) {
 	s := newFixture(t)
-	local, other, far := s.backend("node-1", "a"), s.backend("node-2", "a"), s.backend("node-3", "b")
+	local, other, far := s.startBackend("node-1", "a"), s.startBackend("node-2", "a"), s.startBackend("node-3", "b")
 	s.serve([]policy.Key{policy.Zone, policy.AnyNode}, local, other, far)
 	s.completeSync()
 	c := s.client()
@@ -158,8 +158,8 @@ func TestHalfOfATierIsDown(t *testing.T) {
 // TestANewChannelWithoutTheServer checks that a new channel fails immediately, and works when the server is back.
 func TestANewChannelWithoutTheServer(t *testing.T) {
 	s := newFixture(t)
-	local := s.backend("node-1", "a")
-	s.serve(zoneThenAll, local)
+	local := s.startBackend("node-1", "a")
+	s.serve(allKeys, local)
 	c := s.client()
 	s.stop()
 	if got := c.do(command{Calls: 1, Timeout: 20_000}); len(got.Errors) != 1 || got.Longest > 1000*reactionTime {
@@ -174,8 +174,8 @@ func TestANewChannelWithoutTheServer(t *testing.T) {
 // another channel gets its response.
 func TestAnUnknownNameCostsFifteenSeconds(t *testing.T) {
 	s := newFixture(t)
-	local := s.backend("node-1", "a")
-	s.serve(zoneThenAll, local)
+	local := s.startBackend("node-1", "a")
+	s.serve(allKeys, local)
 	s.completeSync()
 	c := s.client()
 	c.expectReaches("a name that exists", 0, local)

@@ -48,19 +48,19 @@ type fixture struct {
 // newFixture returns a fixture in the state before the first sync.
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	s := newCluster()
-	s.t, s.address = t, xds.SocketPrefix+filepath.Join(t.TempDir(), "xds.sock")
-	s.start()
-	t.Cleanup(func() { s.stop() })
-	return s
+	f := newServerlessFixture()
+	f.t, f.address = t, xds.SocketPrefix+filepath.Join(t.TempDir(), "xds.sock")
+	f.start()
+	t.Cleanup(func() { f.stop() })
+	return f
 }
 
-// newCluster returns a fixture without an xDS server.
-func newCluster() *fixture {
+// newServerlessFixture returns a fixture without an xDS server.
+func newServerlessFixture() *fixture {
 	cluster := model.NewCluster("node-1")
-	s := &fixture{cluster: cluster, planner: selection.NewPlanner(cluster), backends: map[netip.AddrPort]*grpc.Server{}}
-	s.apply(model.Change{Nodes: map[string]*model.Node{"node-1": node("node-1", "a")}, AllNodes: new(true)})
-	return s
+	f := &fixture{cluster: cluster, planner: selection.NewPlanner(cluster), backends: map[netip.AddrPort]*grpc.Server{}}
+	f.apply(model.Change{Nodes: map[string]*model.Node{"node-1": node("node-1", "a")}, AllNodes: new(true)})
+	return f
 }
 
 func node(name, zone string) *model.Node {
@@ -72,7 +72,7 @@ func (f *fixture) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	f.table = xds.NewTable("cluster.local")
 	server := &xds.Server{
-		Table: f.table, Log: slog.New(slog.DiscardHandler), IsOfNode: func(netip.Addr) (bool, error) { return true, nil },
+		Table: f.table, Log: slog.New(slog.DiscardHandler), IsLocalClient: func(netip.Addr) (bool, error) { return true, nil },
 	}
 	f.counts = counts{server}
 	var running sync.WaitGroup
@@ -143,17 +143,17 @@ func (f *fixture) serveAs(service *model.Service, endpoints ...endpoint) {
 	f.apply(change)
 }
 
-// backend starts a server that responds to calls on an address of its own.
-func (f *fixture) backend(node, zone string) endpoint {
+// startBackend starts a server that responds to calls on an address of its own.
+func (f *fixture) startBackend(node, zone string) endpoint {
 	f.t.Helper()
 	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.%d:0", 2+len(f.backends)))
 	must.Succeed(f.t, err)
 	addr := netip.MustParseAddrPort(listener.Addr().String())
-	f.serveEndpoint(addr, listener)
+	f.serveBackend(addr, listener)
 	return endpoint{addr, node, zone}
 }
 
-func (f *fixture) serveEndpoint(addr netip.AddrPort, listener net.Listener) {
+func (f *fixture) serveBackend(addr netip.AddrPort, listener net.Listener) {
 	server := greeterServer(addr.String())
 	go func() { _ = server.Serve(listener) }() // until it is stopped
 	f.backends[addr] = server
@@ -174,14 +174,14 @@ func greeterServer(name string) *grpc.Server {
 }
 
 // failBackend makes a backend refuse connections, and closes those that it has.
-func (f *fixture) failBackend(p endpoint) { f.backends[p.addr].Stop() }
+func (f *fixture) failBackend(e endpoint) { f.backends[e.addr].Stop() }
 
 // restartBackend starts the backend again.
-func (f *fixture) restartBackend(p endpoint) {
+func (f *fixture) restartBackend(e endpoint) {
 	f.t.Helper()
-	listener, err := net.Listen("tcp", p.addr.String())
+	listener, err := net.Listen("tcp", e.addr.String())
 	must.Succeed(f.t, err)
-	f.serveEndpoint(p.addr, listener)
+	f.serveBackend(e.addr, listener)
 }
 
 // counts reads the counters of a server.

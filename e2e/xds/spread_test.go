@@ -13,7 +13,7 @@ func TestCallsAreSpreadAsConnectionsAre(t *testing.T) {
 	var endpoints []endpoint
 	for zone, count := range map[string]int{"a": 5, "b": 3, "c": 1} {
 		for range count {
-			endpoints = append(endpoints, s.backend("node-2", zone))
+			endpoints = append(endpoints, s.startBackend("node-2", zone))
 		}
 	}
 	s.serve([]policy.Key{policy.AnyNode}, endpoints...)

@@ -81,15 +81,15 @@ const (
 	edsMethod = "/envoy.service.endpoint.v3.EndpointDiscoveryService/StreamEndpoints"
 )
 
-func (f *fixture) dial(method string) *rawClient {
+func (f *fixture) newRawClient(method string) *rawClient {
 	f.t.Helper()
 	conn, err := grpc.NewClient(f.address, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(bytesCodec{})))
 	must.Succeed(f.t, err)
-	p := &rawClient{t: f.t, conn: conn}
+	r := &rawClient{t: f.t, conn: conn}
 	f.t.Cleanup(func() { _ = conn.Close() })
-	p.open(method)
-	return p
+	r.open(method)
+	return r
 }
 
 func (r *rawClient) open(method string) {
@@ -157,7 +157,7 @@ func TestEnvoysTypesAcceptEveryResponse(t *testing.T) {
 		names = append(names, fmt.Sprintf("web-%d.shop:80", i))
 	}
 	s.completeSync()
-	p := s.dial(adsMethod)
+	p := s.newRawClient(adsMethod)
 	var responses [][]byte
 	for _, typeURL := range []string{clusterType, listenerType, assignmentType} {
 		p.send(requestOf(typeURL, "", names...))
@@ -268,9 +268,9 @@ func checkAssignment(t *testing.T, text []byte) {
 // TestEndpointsAloneHaveAStreamOfTheirOwn covers the EDS stream, on which requests need not contain the type.
 func TestEndpointsAloneHaveAStreamOfTheirOwn(t *testing.T) {
 	s := newFixture(t)
-	s.serve(zoneThenAll, endpoint{netip.MustParseAddrPort("10.1.0.1:8080"), "node-1", "a"})
+	s.serve(allKeys, endpoint{netip.MustParseAddrPort("10.1.0.1:8080"), "node-1", "a"})
 	s.completeSync()
-	p := s.dial(edsMethod)
+	p := s.newRawClient(edsMethod)
 	p.send(requestOf("", "", "outbound|80||web.shop.svc.cluster.local"))
 	got := validate(t, [][]byte{p.receive()})[0]
 	if got.Wrong != "" || got.Type != assignmentType || len(got.Resources) != 1 {

@@ -20,8 +20,8 @@ func (e Error) Error() string {
 }
 
 // ReadAll reads to the end. It fails with an Error if there are more than limit bytes.
-func ReadAll(from io.Reader, limit int64) ([]byte, error) {
-	text, err := io.ReadAll(io.LimitReader(from, limit+1))
+func ReadAll(r io.Reader, limit int64) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(r, limit+1))
 	if err == nil && int64(len(text)) > limit {
 		err = Error{limit}
 	}

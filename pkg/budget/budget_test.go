@@ -22,7 +22,7 @@ func spend(b *Budget, at time.Time, client netip.Addr, times int) (spent int) {
 	return spent
 }
 
-func TestAClientSpendsItsOwnBudget(t *testing.T) {
+func TestSpendPerClientAndTotal(t *testing.T) {
 	b := New(Rate{PerSecond: 1, Burst: 10}, Rate{PerSecond: 20, Burst: 25})
 	for _, step := range []struct{ after, client, want int }{{0, 1, 10}, {0, 2, 10}, {0, 1, 0}, {0, 3, 5}, {2, 1, 2}, {100, 1, 10}} {
 		if got := spend(b, now.Add(time.Duration(step.after)*time.Second), client(step.client), 1000); got != step.want {
@@ -31,7 +31,7 @@ func TestAClientSpendsItsOwnBudget(t *testing.T) {
 	}
 }
 
-func TestTheMemoryIsBounded(t *testing.T) {
+func TestStoredClientsAreLimited(t *testing.T) {
 	b := New(Rate{PerSecond: 1, Burst: 1}, Rate{PerSecond: 1, Burst: 1})
 	for number := range 2 * maxClients {
 		b.Spend(now, client(number))

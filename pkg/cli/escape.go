@@ -10,12 +10,12 @@ import (
 
 // escapeWriter wraps standard output or error and escapes characters that would control the terminal.
 type escapeWriter struct {
-	to    io.Writer
+	w     io.Writer
 	mutex sync.Mutex
 	rest  []byte // an incomplete character
 }
 
-func newEscapeWriter(to io.Writer) *escapeWriter { return &escapeWriter{to: to} }
+func newEscapeWriter(w io.Writer) *escapeWriter { return &escapeWriter{w: w} }
 
 // Write writes text, escaped.
 func (e *escapeWriter) Write(text []byte) (int, error) {
@@ -27,16 +27,16 @@ func (e *escapeWriter) Write(text []byte) (int, error) {
 	}
 	escaped, rest := sanitize.Escape(all)
 	e.rest = bytes.Clone(rest)
-	if _, err := e.to.Write(escaped); err != nil {
+	if _, err := e.w.Write(escaped); err != nil {
 		return 0, err
 	}
 	return len(text), nil
 }
 
-// end writes the bytes of a character that was never completed.
-func (e *escapeWriter) end() {
+// flush writes the bytes of a character that was never completed.
+func (e *escapeWriter) flush() {
 	for _, b := range e.rest {
-		sanitize.Fprintf(e.to, "\\x%02x", b)
+		sanitize.Fprintf(e.w, "\\x%02x", b)
 	}
 	e.rest = nil
 }

@@ -13,12 +13,12 @@ import (
 )
 
 // printCommand is a program with one command that prints some texts and fails with an error.
-func printCommand(out, err []string, reason error) *cobra.Command {
+func printCommand(out, errOut []string, reason error) *cobra.Command {
 	return cli.Root("program", "", "", &cobra.Command{Use: "print", RunE: func(command *cobra.Command, _ []string) error {
 		for _, text := range out {
 			fmt.Fprint(command.OutOrStdout(), text)
 		}
-		for _, text := range err {
+		for _, text := range errOut {
 			fmt.Fprint(command.ErrOrStderr(), text)
 		}
 		return reason

@@ -66,14 +66,14 @@ func TestSignalContext(t *testing.T) {
 			if err := command.Process.Signal(syscall.SIGTERM); err != nil {
 				t.Fatal(err)
 			}
-			var said []string
+			var laterLines []string
 			for lines.Scan() {
-				said = append(said, lines.Text())
+				laterLines = append(laterLines, lines.Text())
 			}
 			if err := command.Wait(); err == nil || err.Error() != want {
 				t.Errorf("exit: %v, want %s", err, want)
 			}
-			if got := strings.Join(said, " "); (got == "draining") != (kind == "drains") {
+			if got := strings.Join(laterLines, " "); (got == "draining") != (kind == "drains") {
 				t.Errorf("output after the signal: %q", got)
 			}
 		})

@@ -27,8 +27,8 @@ func BuildOf(version string) Build {
 		return build
 	}
 	// `go install module@v1.2.3` and a build inside a clone record a version; a test binary does not.
-	if stamped, ok := debug.ReadBuildInfo(); ok && stamped.Main.Version != "" {
-		build.Version = stamped.Main.Version
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		build.Version = info.Main.Version
 	} else {
 		build.Version = "(devel)"
 	}

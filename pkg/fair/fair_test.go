@@ -87,17 +87,17 @@ func TestOrderIsMaxMinFair(t *testing.T) {
 func TestScheduleIsFair(t *testing.T) {
 	var queue fair.Queue
 	got := map[string]int{}
-	serve := func(times int, waits []item) {
+	serve := func(times int, queued []item) {
 		for range times {
-			next := fair.Schedule(&queue, waits, shareOf)[0]
+			next := fair.Schedule(&queue, queued, shareOf)[0]
 			queue.OnServed(next.Share)
 			got[next.Namespace] += next.Weight
 		}
 	}
 	serve(4000, parseItems("a1=1 a2=1 b1=100 c1=10"))
 	for namespace, weight := range got {
-		if most := max(got["a"], got["b"], got["c"]); weight < most-100 {
-			t.Errorf("%s got %d, another one %d", namespace, weight, most)
+		if largest := max(got["a"], got["b"], got["c"]); weight < largest-100 {
+			t.Errorf("%s got %d, another one %d", namespace, weight, largest)
 		}
 	}
 	clear(got)
@@ -125,8 +125,8 @@ func TestScheduleIsStable(t *testing.T) {
 func TestQuotaConverges(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 100 {
-		const number, namespaces = 50, 5
-		quota, released := fair.NewQuota(number), 0
+		const slots, namespaces = 50, 5
+		quota, released := fair.NewQuota(slots), 0
 		used := map[string]int{}
 		for range 5000 {
 			namespace := string(rune('a' + min(random.IntN(namespaces), random.IntN(namespaces))))
@@ -148,12 +148,12 @@ func TestQuotaConverges(t *testing.T) {
 			}
 		}
 		for namespace, count := range used {
-			if count != number/namespaces || quota.Used(namespace) != count || quota.Free() != 0 {
-				t.Errorf("%s has %d of %d slots: %v", namespace, count, number, used)
+			if count != slots/namespaces || quota.Used(namespace) != count || quota.Free() != 0 {
+				t.Errorf("%s has %d of %d slots: %v", namespace, count, slots, used)
 			}
 		}
-		if released > number {
-			t.Errorf("%d slots were released, of %d", released, number)
+		if released > slots {
+			t.Errorf("%d slots were released, of %d", released, slots)
 		}
 	}
 }

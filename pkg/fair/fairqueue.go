@@ -26,6 +26,6 @@ func (q *Queue) virtualStart(namespace string) int {
 // the front, passes each to OnServed, and calls Schedule again next time. Items of one Namespace keep their order.
 // Of two items with equal tags, the first in items goes first.
 func Schedule[T any](q *Queue, items []T, shareOf func(T) Share) []T {
-	maps.DeleteFunc(q.virtualFinish, func(_ string, next int) bool { return next <= q.virtualTime })
+	maps.DeleteFunc(q.virtualFinish, func(_ string, finishTag int) bool { return finishTag <= q.virtualTime })
 	return sortByTag(items, shareOf, q.virtualStart, false)
 }

@@ -22,13 +22,13 @@ func Order[T any](items []T, shareOf func(T) Share) []T {
 
 // sortByTag sorts items by a tag: the start value of the item's Namespace, plus the weights of its earlier items, and
 // of the item itself if requested.
-func sortByTag[T any](items []T, shareOf func(T) Share, start func(namespace string) int, withItself bool) []T {
+func sortByTag[T any](items []T, shareOf func(T) Share, start func(namespace string) int, includesItem bool) []T {
 	type tagged struct {
 		item T
 		tag  int
 	}
 	sums := map[string]int{}
-	all := make([]tagged, len(items))
+	entries := make([]tagged, len(items))
 	for i, item := range items {
 		share := shareOf(item)
 		sum, isKnown := sums[share.Namespace]
@@ -36,15 +36,15 @@ func sortByTag[T any](items []T, shareOf func(T) Share, start func(namespace str
 			sum = start(share.Namespace)
 		}
 		sums[share.Namespace] = sum + share.Weight
-		all[i] = tagged{item, sum}
-		if withItself {
-			all[i].tag += share.Weight
+		entries[i] = tagged{item, sum}
+		if includesItem {
+			entries[i].tag += share.Weight
 		}
 	}
-	slices.SortStableFunc(all, func(a, b tagged) int { return cmp.Compare(a.tag, b.tag) })
-	order := make([]T, len(all))
-	for i := range all {
-		order[i] = all[i].item
+	slices.SortStableFunc(entries, func(a, b tagged) int { return cmp.Compare(a.tag, b.tag) })
+	order := make([]T, len(entries))
+	for i := range entries {
+		order[i] = entries[i].item
 	}
 	return order
 }

@@ -10,8 +10,8 @@ type Quota struct {
 }
 
 // NewQuota returns a quota of free slots.
-func NewQuota(number int) *Quota {
-	return &Quota{free: number, used: map[string]int{}, namespacesByUsed: map[int]int{}}
+func NewQuota(slots int) *Quota {
+	return &Quota{free: slots, used: map[string]int{}, namespacesByUsed: map[int]int{}}
 }
 
 // Free returns the number of free slots.
@@ -33,17 +33,17 @@ func (q *Quota) Acquire(namespace string) bool {
 		return false
 	}
 	q.free--
-	q.change(namespace, +1)
+	q.adjust(namespace, +1)
 	return true
 }
 
 // Release frees a slot of a Namespace.
 func (q *Quota) Release(namespace string) {
 	q.free++
-	q.change(namespace, -1)
+	q.adjust(namespace, -1)
 }
 
-func (q *Quota) change(namespace string, delta int) {
+func (q *Quota) adjust(namespace string, delta int) {
 	old := q.used[namespace]
 	q.used[namespace] = old + delta
 	if q.used[namespace] == 0 {

@@ -35,11 +35,11 @@ func (l *limitListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	counted := &limitedConn{Conn: connection, listener: l, client: ClientAddr(connection.RemoteAddr().String())}
-	if surplus := l.add(counted); surplus != nil {
+	limited := &limitedConn{Conn: connection, listener: l, client: ClientAddr(connection.RemoteAddr().String())}
+	if surplus := l.add(limited); surplus != nil {
 		_ = surplus.Close() // affects only its own client
 	}
-	return counted, nil
+	return limited, nil
 }
 
 // add registers a connection. It returns the connection to close, or nil if the limit is not reached.
@@ -47,7 +47,7 @@ func (l *limitListener) add(connection *limitedConn) (surplus *limitedConn) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	if l.open >= l.limit {
-		surplus = l.busiestClient().Front().Value.(*limitedConn)
+		surplus = l.connsOfBusiestClient().Front().Value.(*limitedConn)
 	}
 	conns := l.byClient[connection.client]
 	if conns == nil {
@@ -59,9 +59,9 @@ func (l *limitListener) add(connection *limitedConn) (surplus *limitedConn) {
 	return surplus
 }
 
-// busiestClient returns the connections of the client that has the most. There are at most as many clients as
+// connsOfBusiestClient returns the connections of the client that has the most. There are at most as many clients as
 // connections.
-func (l *limitListener) busiestClient() *list.List {
+func (l *limitListener) connsOfBusiestClient() *list.List {
 	var largest *list.List
 	for _, connections := range l.byClient {
 		if largest == nil || connections.Len() > largest.Len() {

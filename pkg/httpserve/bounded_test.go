@@ -52,11 +52,11 @@ func TestLimitClosesConnectionsOfBusiestClient(t *testing.T) {
 	if opened != 1 {
 		t.Errorf("the other client opened %d connections, want 1", opened)
 	}
-	for number, connection := range greedy[:2*maxConnections] {
+	for i, connection := range greedy[:2*maxConnections] {
 		_ = connection.SetReadDeadline(time.Now().Add(wait.Timeout))
 		_, err := connection.Read(make([]byte, 1))
 		if err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Fatalf("connection %d of the greedy client is still open: %v", number, err)
+			t.Fatalf("connection %d of the greedy client is still open: %v", i, err)
 		}
 	}
 }
@@ -65,9 +65,9 @@ func TestLimitClosesConnectionsOfBusiestClient(t *testing.T) {
 func clientFrom(addr string, opened *int) *http.Client {
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(addr)}}
 	return &http.Client{Timeout: wait.Timeout, Transport: &http.Transport{
-		DialContext: func(ctx context.Context, network, to string) (net.Conn, error) {
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 			*opened++
-			return dialer.DialContext(ctx, network, to)
+			return dialer.DialContext(ctx, network, address)
 		},
 	}}
 }

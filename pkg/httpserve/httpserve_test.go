@@ -79,7 +79,7 @@ func TestWildcardListensOnBothFamilies(t *testing.T) {
 	}
 }
 
-func TestServeRespondsUntilItsContextEnds(t *testing.T) {
+func TestServeRespondsUntilContextEnds(t *testing.T) {
 	listener := listen(t)
 	url := "http://" + listener.Addr().String()
 	stop := serve(t, listener, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "here") }))
@@ -134,16 +134,16 @@ func TestShutdownTimeoutClosesConnections(t *testing.T) {
 		close(requested)
 		<-never
 	}))
-	cut := make(chan error, 1)
+	clientErr := make(chan error, 1)
 	go func() {
 		_, err := get(t, "http://"+listener.Addr().String())
-		cut <- err
+		clientErr <- err
 	}()
 	<-requested
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
-	if err := <-cut; err == nil {
+	if err := <-clientErr; err == nil {
 		t.Error("the client got a response that the handler did not send")
 	}
 }

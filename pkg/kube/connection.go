@@ -140,33 +140,33 @@ func (c Connection) loadKubeconfig() (*rest.Config, error) {
 // without the file name.
 func (c Connection) checkContext(loaded *clientcmdapi.Config, files string) error {
 	name := cmp.Or(c.Context, loaded.CurrentContext)
-	switch context := loaded.Contexts[name]; {
+	switch kubeContext := loaded.Contexts[name]; {
 	case name == "" && (len(loaded.Contexts) == 0 || c.Server != ""):
 		return nil // there is no kubeconfig, or none is needed
 	case name == "":
 		return fmt.Errorf("kubeconfig %q has no current context, only %s", files, formatNames(loaded.Contexts))
-	case context == nil:
+	case kubeContext == nil:
 		return fmt.Errorf("kubeconfig %q has no context %q; it has %s", files, name, formatNames(loaded.Contexts))
 	default:
-		return c.checkClusterAndUser(loaded, name, context)
+		return c.checkClusterAndUser(loaded, name, kubeContext)
 	}
 }
 
-func (c Connection) checkClusterAndUser(loaded *clientcmdapi.Config, name string, context *clientcmdapi.Context) error {
+func (c Connection) checkClusterAndUser(loaded *clientcmdapi.Config, name string, kubeContext *clientcmdapi.Context) error {
 	errorf := func(format string, args ...any) error {
-		return fmt.Errorf("kubeconfig %q: context %q %s", context.LocationOfOrigin, name, fmt.Sprintf(format, args...))
+		return fmt.Errorf("kubeconfig %q: context %q %s", kubeContext.LocationOfOrigin, name, fmt.Sprintf(format, args...))
 	}
-	cluster := loaded.Clusters[context.Cluster]
+	cluster := loaded.Clusters[kubeContext.Cluster]
 	switch {
 	case c.Server != "":
-	case context.Cluster == "":
+	case kubeContext.Cluster == "":
 		return errorf("names no cluster")
 	case cluster == nil:
-		return errorf("names the cluster %q, which is missing; there is %s", context.Cluster, formatNames(loaded.Clusters))
+		return errorf("names the cluster %q, which is missing; there is %s", kubeContext.Cluster, formatNames(loaded.Clusters))
 	case cluster.Server == "":
-		return errorf("names the cluster %q, which has no server", context.Cluster)
+		return errorf("names the cluster %q, which has no server", kubeContext.Cluster)
 	}
-	if user := context.AuthInfo; user != "" && loaded.AuthInfos[user] == nil {
+	if user := kubeContext.AuthInfo; user != "" && loaded.AuthInfos[user] == nil {
 		return errorf("names the user %q, which is missing; there is %s", user, formatNames(loaded.AuthInfos))
 	}
 	return nil

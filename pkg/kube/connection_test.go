@@ -89,7 +89,7 @@ func TestConfigErrors(t *testing.T) {
 // TestContextErrors checks that errors contain the file, the context, and the missing part.
 func TestContextErrors(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
-	replaced := func(old, with string) string { return strings.Replace(kubeconfig, old, with, 1) }
+	replaced := func(old, replacement string) string { return strings.Replace(kubeconfig, old, replacement, 1) }
 	for name, test := range map[string]struct {
 		text string
 		with Connection

@@ -13,8 +13,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/notify"
 )
 
-// maxServers bounds the number of stored addresses, because a name may resolve to other ones each time.
-const maxServers = 64
+// maxAddrs bounds the number of stored addresses, because a name may resolve to other ones each time.
+const maxAddrs = 64
 
 // PeerTracker collects the addresses at which this process reaches the API server: those that the clients of a
 // configuration connect to, which may belong to a proxy in front of it, and those that the server's name resolved to.
@@ -52,7 +52,7 @@ func (p *PeerTracker) add(addr netip.AddrPort) {
 		return
 	}
 	p.addrs = append(p.addrs, addr)
-	p.addrs = p.addrs[max(0, len(p.addrs)-maxServers):]
+	p.addrs = p.addrs[max(0, len(p.addrs)-maxAddrs):]
 	p.changed.Notify()
 }
 

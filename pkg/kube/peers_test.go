@@ -69,11 +69,11 @@ func TestPeerTracker(t *testing.T) {
 func TestPeerTrackerLimit(t *testing.T) {
 	peers := NewPeerTracker(&rest.Config{})
 	addr := netip.MustParseAddr("192.0.2.1")
-	for range 3 * maxServers {
+	for range 3 * maxAddrs {
 		peers.add(netip.AddrPortFrom(addr, 443))
 		addr = addr.Next()
 	}
-	if got := peers.Addrs(); len(got) != maxServers || got[len(got)-1].Addr() != addr.Prev() {
+	if got := peers.Addrs(); len(got) != maxAddrs || got[len(got)-1].Addr() != addr.Prev() {
 		t.Errorf("%d addresses are stored, up to %v", len(got), got[len(got)-1])
 	}
 }

@@ -132,13 +132,13 @@ func isStruct(t reflect.Type) bool { return t != nil && t.Kind() == reflect.Stru
 // its spec. A name that is not among these is only compared with the fields of its own struct.
 func topFields(object reflect.Type) map[string]string {
 	paths := map[string]string{}
-	add := func(part string, t reflect.Type) (found fields) {
+	add := func(parent string, t reflect.Type) (found fields) {
 		if t = jsonType(t); isStruct(t) {
 			found = fieldsOf(t)
 		}
 		for _, name := range found.names {
 			if paths[name] == "" {
-				paths[name] = joinPath(part, name)
+				paths[name] = joinPath(parent, name)
 			}
 		}
 		return found

@@ -143,25 +143,25 @@ func FuzzDecodeAsClient(f *testing.F) {
 	f.Fuzz(func(t *testing.T, spec []byte) {
 		part := Part{JSON: append(append([]byte(`{"metadata":{"name":"a"},"spec":`), spec...), '}')}
 		strict, asClient := part.Decode(&corev1.Service{}), part.DecodeAsClient(&corev1.Service{})
-		var unknown, others, foreign, refused int
+		var unknown, otherErrs, foreign, rejected int
 		for _, fault := range strict {
 			if fault.Reason == UnknownField {
 				unknown++
 			} else {
-				others++
+				otherErrs++
 			}
 		}
 		for _, fault := range asClient {
 			if fault.IsForeign {
 				foreign++
 			} else {
-				refused++
+				rejected++
 			}
 		}
 		switch {
 		case (len(strict) == 0) != (len(asClient) == 0):
 			t.Errorf("%s: strict errors %v, client errors %v", part.JSON, strict, asClient)
-		case others > 0 && refused == 0:
+		case otherErrs > 0 && rejected == 0:
 			t.Errorf("%s: strict errors %v, client errors only %v", part.JSON, strict, asClient)
 		case unknown == 0 && foreign > 0:
 			t.Errorf("%s: strict errors %v, client errors %v", part.JSON, strict, asClient)

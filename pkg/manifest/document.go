@@ -27,18 +27,18 @@ type document struct {
 // yamlDocuments yields the non-empty documents of a YAML file.
 func yamlDocuments(text []byte) iter.Seq[document] {
 	return func(yield func(document) bool) {
-		for chunk := range splitYAML(unifyLineBreaks(text)) {
-			if len(content(chunk.text)) == 0 {
+		for c := range splitYAML(unifyLineBreaks(text)) {
+			if len(content(c.text)) == 0 {
 				continue
 			}
-			doc := document{line: chunk.line, lines: &lines{first: chunk.line, text: chunk.text}}
+			doc := document{line: c.line, lines: &lines{first: c.line, text: c.text}}
 			var err error
 			isSplit := false
-			if doc.json, doc.items, isSplit = splitItems(chunk); !isSplit {
-				doc.json, doc.duplicates, err = yamlToJSON(chunk.text)
+			if doc.json, doc.items, isSplit = splitItems(c); !isSplit {
+				doc.json, doc.duplicates, err = yamlToJSON(c.text)
 			}
 			if err != nil {
-				doc.fault = chunk.syntaxError(err)
+				doc.fault = c.syntaxError(err)
 			}
 			if bytes.Equal(doc.json, []byte("null")) {
 				continue
@@ -96,10 +96,10 @@ func checkSingleDocument(text []byte) error {
 func jsonDocuments(text []byte) iter.Seq[document] {
 	return func(yield func(document) bool) {
 		decoder := json.NewDecoder(bytes.NewReader(text))
-		for line, counted := 1, 0; ; {
+		for line, countedTo := 1, 0; ; {
 			rest := text[decoder.InputOffset():]
 			start := len(text) - len(bytes.TrimLeft(rest, " \t\r\n"))
-			line, counted = line+bytes.Count(text[counted:start], []byte("\n")), start
+			line, countedTo = line+bytes.Count(text[countedTo:start], []byte("\n")), start
 			var raw json.RawMessage
 			err := decoder.Decode(&raw)
 			if errors.Is(err, io.EOF) {

@@ -20,7 +20,7 @@ func duplicateKeys(text []byte) ([]string, error) {
 		return nil, err
 	}
 	var search duplicateSearch
-	search.value(root)
+	search.visit(root)
 	if len(search.found) > maxDuplicates {
 		return nil, fmt.Errorf("yaml: more than %d fields are set twice", maxDuplicates)
 	}
@@ -33,23 +33,23 @@ type duplicateSearch struct {
 	found []string
 }
 
-func (s *duplicateSearch) value(value any) {
+func (s *duplicateSearch) visit(value any) {
 	if len(s.found) > maxDuplicates {
 		return
 	}
 	switch value := value.(type) {
 	case yamlv2.MapSlice:
-		s.mapping(value)
+		s.visitMapping(value)
 	case []any:
 		for i, item := range value {
 			s.path = append(s.path, "["+strconv.Itoa(i)+"]")
-			s.value(item)
+			s.visit(item)
 			s.path = s.path[:len(s.path)-1]
 		}
 	}
 }
 
-func (s *duplicateSearch) mapping(items yamlv2.MapSlice) {
+func (s *duplicateSearch) visitMapping(items yamlv2.MapSlice) {
 	seen := make(map[string]bool, len(items))
 	for _, item := range items {
 		key := fmt.Sprint(item.Key)
@@ -58,7 +58,7 @@ func (s *duplicateSearch) mapping(items yamlv2.MapSlice) {
 			s.found = append(s.found, strings.TrimPrefix(strings.Join(s.path, ""), "."))
 		}
 		seen[key] = true
-		s.value(item.Value)
+		s.visit(item.Value)
 		s.path = s.path[:len(s.path)-1]
 	}
 }

@@ -62,8 +62,8 @@ var binaryFormats = []struct{ begin, what string }{
 // binaryFormatError returns an error if the text is in a binary format, by its first bytes or as a tar archive; nil
 // otherwise.
 func binaryFormatError(text []byte) *ParseError {
-	const tar, tarAt = "ustar", 257 // POSIX.1-1988
-	if len(text) > tarAt && bytes.HasPrefix(text[tarAt:], []byte(tar)) {
+	const tarMagic, tarOffset = "ustar", 257 // POSIX.1-1988
+	if len(text) > tarOffset && bytes.HasPrefix(text[tarOffset:], []byte(tarMagic)) {
 		return &ParseError{Reason: "the file is a tar archive; unpack it first, with tar -x"}
 	}
 	for _, format := range binaryFormats {

@@ -37,14 +37,14 @@ type zipped struct {
 func TestBinaryFormatsAreReported(t *testing.T) {
 	text := annotated("a/b")
 	for want, file := range map[string]string{
-		"gzip": packText(t, text, func(to io.Writer) (io.WriteCloser, error) { return gzip.NewWriter(to), nil }),
-		"zip archive": packText(t, text, func(to io.Writer) (io.WriteCloser, error) {
-			archive := zip.NewWriter(to)
+		"gzip": packText(t, text, func(w io.Writer) (io.WriteCloser, error) { return gzip.NewWriter(w), nil }),
+		"zip archive": packText(t, text, func(w io.Writer) (io.WriteCloser, error) {
+			archive := zip.NewWriter(w)
 			file, err := archive.Create("web.yaml")
 			return zipped{file, archive}, err
 		}),
-		"tar archive": packText(t, text, func(to io.Writer) (io.WriteCloser, error) {
-			archive := tar.NewWriter(to)
+		"tar archive": packText(t, text, func(w io.Writer) (io.WriteCloser, error) {
+			archive := tar.NewWriter(w)
 			return archive, archive.WriteHeader(&tar.Header{Name: "web.yaml", Mode: 0o600, Size: int64(len(text))})
 		}),
 		"bzip2": "BZh91AY&SY", "xz": "\xfd7zXZ\x00\x00\x04", "zstd": "\x28\xb5\x2f\xfd\x04",
@@ -58,7 +58,7 @@ func TestBinaryFormatsAreReported(t *testing.T) {
 				t.Errorf("%s: got %q", want, got)
 			}
 		}
-		if got := syntaxFault([]byte(file), io.ErrUnexpectedEOF); got.Line != 1 || !strings.Contains(got.Reason, want) {
+		if got := explainSyntaxError([]byte(file), io.ErrUnexpectedEOF); got.Line != 1 || !strings.Contains(got.Reason, want) {
 			t.Errorf("%s: got %+v", want, got)
 		}
 	}

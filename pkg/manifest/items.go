@@ -17,7 +17,7 @@ func splitItems(doc chunk) (list []byte, items []chunk, ok bool) {
 		return nil, nil, false
 	}
 	var head []byte
-	inItems, seen, start := false, false, 0 // start of the last item
+	inItems, hasItemsKey, start := false, false, 0 // start of the last item
 	for offset, line := 0, doc.line; offset < len(doc.text); line++ {
 		end := len(doc.text)
 		if i := bytes.IndexByte(doc.text[offset:], '\n'); i >= 0 {
@@ -26,10 +26,10 @@ func splitItems(doc chunk) (list []byte, items []chunk, ok bool) {
 		text := doc.text[offset:end]
 		switch {
 		case bytes.Equal(bytes.TrimRight(text, " \t\n"), []byte("items:")):
-			if seen {
+			if hasItemsKey {
 				return nil, nil, false
 			}
-			inItems, seen = true, true
+			inItems, hasItemsKey = true, true
 		case inItems && bytes.HasPrefix(text, []byte("- ")):
 			start = offset
 			items = append(items, chunk{line, doc.text[start:end]})
@@ -47,17 +47,17 @@ func splitItems(doc chunk) (list []byte, items []chunk, ok bool) {
 	if len(items) == 0 {
 		return nil, nil, false
 	}
-	return listHead(head, items)
+	return convertListHead(head, items)
 }
 
-// listHead converts a list without its items to JSON, and reports whether it is a list.
-func listHead(head []byte, items []chunk) (list []byte, _ []chunk, ok bool) {
+// convertListHead converts a list without its items to JSON, and reports whether it is a list.
+func convertListHead(head []byte, items []chunk) (list []byte, _ []chunk, ok bool) {
 	list, duplicates, err := yamlToJSON(head)
 	if err != nil || len(duplicates) > 0 {
 		return nil, nil, false
 	}
-	var e typeMeta
-	if json.Unmarshal(list, &e) != nil || !strings.HasSuffix(e.Kind, "List") || e.Items != nil {
+	var header objectHeader
+	if json.Unmarshal(list, &header) != nil || !strings.HasSuffix(header.Kind, "List") || header.Items != nil {
 		return nil, nil, false
 	}
 	return list, items, true

@@ -71,8 +71,8 @@ func step(node *yaml.Node, path string) (key, value *yaml.Node, rest string) {
 }
 
 func stepIntoSequence(node *yaml.Node, path string) (key, value *yaml.Node, rest string) {
-	inside, rest, ok := strings.Cut(strings.TrimPrefix(path, "["), "]")
-	index, err := strconv.Atoi(inside)
+	indexText, rest, ok := strings.Cut(strings.TrimPrefix(path, "["), "]")
+	index, err := strconv.Atoi(indexText)
 	if !ok || err != nil || index < 0 || index >= len(node.Content) {
 		return nil, nil, ""
 	}

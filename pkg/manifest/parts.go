@@ -71,7 +71,7 @@ func Parts(format Format, text []byte, types ...Type) iter.Seq[Part] {
 		if format == JSON {
 			documents = jsonDocuments(text)
 		}
-		w := nodeWalker{kinds: types, yield: yield}
+		w := partWalker{types: types, yield: yield}
 		for doc := range documents {
 			if !w.walkDocument(doc) {
 				return
@@ -80,13 +80,13 @@ func Parts(format Format, text []byte, types ...Type) iter.Seq[Part] {
 	}
 }
 
-// nodeWalker yields the parts of documents. Its methods report whether the caller wants more.
-type nodeWalker struct {
-	kinds []Type
+// partWalker yields the parts of documents. Its methods report whether the caller wants more.
+type partWalker struct {
+	types []Type
 	yield func(Part) bool
 }
 
-func (w *nodeWalker) walkDocument(doc document) bool {
+func (w *partWalker) walkDocument(doc document) bool {
 	part := Part{Line: doc.line, JSON: doc.json, Fault: doc.fault, duplicates: doc.duplicates, lines: doc.lines, items: doc.items}
 	if doc.fault != nil {
 		return w.yield(part)
@@ -94,10 +94,10 @@ func (w *nodeWalker) walkDocument(doc document) bool {
 	return w.walkPart(part)
 }
 
-// typeMeta has the fields that are read from any object: its type, its name, and the items if it is a list.
+// objectHeader has the fields that are read from any object: its type, its name, and the items if it is a list.
 //
 // It has no embedded struct, because the decoder's errors would name its type.
-type typeMeta struct {
+type objectHeader struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
 	Metadata   struct {
@@ -116,14 +116,14 @@ type listEnvelope struct {
 }
 
 // walkPart yields an object, or the items of a list.
-func (w *nodeWalker) walkPart(p Part) bool {
-	var e typeMeta
+func (w *partWalker) walkPart(p Part) bool {
+	var header objectHeader
 	if !bytes.HasPrefix(bytes.TrimSpace(p.JSON), []byte("{")) {
 		return w.addError(p, "", "must be a Kubernetes object, with apiVersion, kind and metadata")
 	}
-	err := kjson.UnmarshalCaseSensitivePreserveInts(p.JSON, &e)
-	p.Type = Type{APIVersion: e.APIVersion, Kind: e.Kind}
-	p.Namespace, p.Name = e.Metadata.Namespace, e.Metadata.Name
+	err := kjson.UnmarshalCaseSensitivePreserveInts(p.JSON, &header)
+	p.Type = Type{APIVersion: header.APIVersion, Kind: header.Kind}
+	p.Namespace, p.Name = header.Metadata.Namespace, header.Metadata.Name
 	if p.Type == (Type{}) {
 		p.Type = p.implied
 	}
@@ -132,28 +132,28 @@ func (w *nodeWalker) walkPart(p Part) bool {
 	}
 	itemType, isList := w.itemType(p.Type)
 	switch {
-	case !isList && !slices.Contains(w.kinds, p.Type):
+	case !isList && !slices.Contains(w.types, p.Type):
 	case err != nil:
 		field, reason := describeDecodeError(err)
 		return w.addError(p, field, reason)
 	case isList:
-		return w.walkList(p, itemType, e.Items)
+		return w.walkList(p, itemType, header.Items)
 	}
 	return w.yield(p)
 }
 
 // itemType reports whether a type is a list, and returns the default type of its items.
-func (w *nodeWalker) itemType(list Type) (item Type, isList bool) {
-	for _, kind := range w.kinds {
-		if list.APIVersion == kind.APIVersion && list.Kind == kind.Kind+"List" {
-			return kind, true
+func (w *partWalker) itemType(list Type) (item Type, isList bool) {
+	for _, t := range w.types {
+		if list.APIVersion == t.APIVersion && list.Kind == t.Kind+"List" {
+			return t, true
 		}
 	}
 	return Type{}, list == listType
 }
 
 // addTypeError yields an error for an object without apiVersion or kind.
-func (w *nodeWalker) addTypeError(p Part, err error) bool {
+func (w *partWalker) addTypeError(p Part, err error) bool {
 	missing, reason := "kind", "Required value"
 	if p.Type.Kind != "" {
 		missing = "apiVersion"
@@ -165,37 +165,37 @@ func (w *nodeWalker) addTypeError(p Part, err error) bool {
 }
 
 // walkList yields the errors in a list, and then its items.
-func (w *nodeWalker) walkList(p Part, itemType Type, items []json.RawMessage) bool {
+func (w *partWalker) walkList(p Part, itemType Type, items []json.RawMessage) bool {
 	p.Type = Type{}
 	if p.depth == maxListDepth {
 		return w.addError(p, "", fmt.Sprintf("lists are nested more than %d deep", maxListDepth))
 	}
 	for _, fault := range append(decodeAsClient(p.JSON, &listEnvelope{}), p.duplicateFields("items[")...) {
-		broken := p
-		broken.Fault = &fault
-		if !w.yield(broken) {
+		invalid := p
+		invalid.Fault = &fault
+		if !w.yield(invalid) {
 			return false
 		}
 	}
-	part := p
-	part.depth, part.implied, part.items = p.depth+1, itemType, nil
+	itemPart := p
+	itemPart.depth, itemPart.implied, itemPart.items = p.depth+1, itemType, nil
 	for i, item := range items {
-		part.JSON, part.Path = item, p.Field(fmt.Sprintf("items[%d]", i))
-		if !w.walkPart(part) {
+		itemPart.JSON, itemPart.Path = item, p.Field(fmt.Sprintf("items[%d]", i))
+		if !w.walkPart(itemPart) {
 			return false
 		}
 	}
 	for i, item := range p.items {
 		var err error
-		part.Path = p.Field(fmt.Sprintf("items[%d]", i))
-		if part.JSON, part.duplicates, err = item.toJSON(part.Path); err != nil {
-			broken := Part{Line: p.Line, Path: part.Path, Fault: item.syntaxError(err)}
-			if !w.yield(broken) {
+		itemPart.Path = p.Field(fmt.Sprintf("items[%d]", i))
+		if itemPart.JSON, itemPart.duplicates, err = item.toJSON(itemPart.Path); err != nil {
+			invalid := Part{Line: p.Line, Path: itemPart.Path, Fault: item.syntaxError(err)}
+			if !w.yield(invalid) {
 				return false
 			}
 			continue
 		}
-		if !w.walkPart(part) {
+		if !w.walkPart(itemPart) {
 			return false
 		}
 	}
@@ -203,7 +203,7 @@ func (w *nodeWalker) walkList(p Part, itemType Type, items []json.RawMessage) bo
 }
 
 // addError yields an invalid part, whose contents are not read.
-func (w *nodeWalker) addError(p Part, field, reason string) bool {
+func (w *partWalker) addError(p Part, field, reason string) bool {
 	p.Fault = &ParseError{Field: field, Reason: reason}
 	return w.yield(p)
 }

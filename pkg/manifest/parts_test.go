@@ -79,15 +79,15 @@ func TestParts(t *testing.T) {
 
 func TestPartsStopsEarly(t *testing.T) {
 	const list = "apiVersion: v1\nkind: List\nitem: 5\nitems: [{apiVersion: v1, kind: Pod}, {apiVersion: v1, kind: Pod}]\n"
-	for most := 1; most <= 6; most++ {
+	for limit := 1; limit <= 6; limit++ {
 		count := 0
 		for range Parts(YAML, []byte(list+"---\n"+list)) {
-			if count++; count == most {
+			if count++; count == limit {
 				break
 			}
 		}
-		if count != most {
-			t.Errorf("%d parts, want %d", count, most)
+		if count != limit {
+			t.Errorf("%d parts, want %d", count, limit)
 		}
 	}
 }
@@ -159,20 +159,20 @@ func FuzzParts(f *testing.F) {
 			format = JSON
 		}
 		// There is one line more than there are line breaks, and YAML 1.1 has five kinds of line breaks.
-		most := 1
+		numLines := 1
 		for _, lineBreak := range []string{"\n", "\r", "\u0085", "\u2028", "\u2029"} {
-			most += strings.Count(string(text), lineBreak)
+			numLines += strings.Count(string(text), lineBreak)
 		}
 		for part := range Parts(format, text, serviceType, nodeType) {
 			isComplete := part.Type.APIVersion != "" && part.Type.Kind != "" && len(part.JSON) > 0
 			if part.Fault == nil && !isComplete {
 				t.Errorf("%+v is incomplete", part)
 			}
-			if fault := part.Fault; fault != nil && (fault.Reason == "" || fault.Line > most+1) {
-				t.Errorf("%+v has the error %+v, but the file has %d lines", part, fault, most)
+			if fault := part.Fault; fault != nil && (fault.Reason == "" || fault.Line > numLines+1) {
+				t.Errorf("%+v has the error %+v, but the file has %d lines", part, fault, numLines)
 			}
-			if line := part.LineOf(field); part.Line < 1 || line < part.Line || line > most {
-				t.Errorf("%+v: %q is on line %d of %d", part, field, line, most)
+			if line := part.LineOf(field); part.Line < 1 || line < part.Line || line > numLines {
+				t.Errorf("%+v: %q is on line %d of %d", part, field, line, numLines)
 			}
 			var anything map[string]any
 			if faults := part.Decode(&anything); part.Fault == nil && anything == nil && len(faults) == 0 {

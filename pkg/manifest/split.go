@@ -13,7 +13,7 @@ type chunk struct {
 
 // syntaxError returns an error of the YAML library as a ParseError with the line in the file.
 func (c chunk) syntaxError(err error) *ParseError {
-	fault := syntaxFault(c.text, err)
+	fault := explainSyntaxError(c.text, err)
 	fault.Line += c.line - 1
 	return fault
 }

@@ -18,9 +18,9 @@ var linePrefix = regexp.MustCompile(`^line (\d+): `)
 // zeroBasedLine matches errors of the YAML library's parser, which counts lines from 0; its scanner counts from 1.
 var zeroBasedLine = regexp.MustCompile(`^did not find expected (<document start>|node content|'-' indicator|key|',' or )`)
 
-// syntaxFault returns why a text is not valid YAML, given an error of the YAML library. Its line is counted from 1 in
+// explainSyntaxError returns why a text is not valid YAML, given an error of the YAML library. Its line is counted from 1 in
 // the text; it is 1 if the library does not report it.
-func syntaxFault(text []byte, err error) *ParseError {
+func explainSyntaxError(text []byte, err error) *ParseError {
 	fault := binaryFormatError(text)
 	if fault == nil {
 		fault = findMissingQuote(text)
@@ -35,17 +35,17 @@ func syntaxFault(text []byte, err error) *ParseError {
 // parseYAMLError parses an error of the YAML library. The line is 0 if the library does not report it.
 func parseYAMLError(err error) *ParseError {
 	text := err.Error()
-	if mistyped, ok := errors.AsType[*yamlv2.TypeError](err); ok && len(mistyped.Errors) > 0 {
-		text = mistyped.Errors[0]
+	if typeErr, ok := errors.AsType[*yamlv2.TypeError](err); ok && len(typeErr.Errors) > 0 {
+		text = typeErr.Errors[0]
 	}
 	reason := strings.TrimPrefix(strings.ReplaceAll(text, "\n", ""), "error converting YAML to JSON: ")
 	reason = strings.TrimPrefix(reason, "yaml: ")
-	found := linePrefix.FindStringSubmatch(reason)
-	if found == nil {
+	match := linePrefix.FindStringSubmatch(reason)
+	if match == nil {
 		return &ParseError{Reason: reason}
 	}
-	line, err := strconv.Atoi(found[1])
-	if reason = strings.TrimPrefix(reason, found[0]); err != nil {
+	line, err := strconv.Atoi(match[1])
+	if reason = strings.TrimPrefix(reason, match[0]); err != nil {
 		return &ParseError{Reason: reason}
 	}
 	if zeroBasedLine.MatchString(reason) {
@@ -76,11 +76,11 @@ func findMissingQuote(text []byte) *ParseError {
 	if err == nil {
 		return nil
 	}
-	number := max(parseYAMLError(err).Line, 1)
+	lineNumber := max(parseYAMLError(err).Line, 1)
 	if alias := unknownAnchor.FindStringSubmatch(err.Error()); alias != nil {
-		number = lineAt(text, int64(max(0, bytes.Index(text, []byte("*"+alias[1])))))
+		lineNumber = lineAt(text, int64(max(0, bytes.Index(text, []byte("*"+alias[1])))))
 	}
-	start, line := lineOf(text, number)
+	start, line := findLine(text, lineNumber)
 	for i, reparses := len(line)-1, 0; i >= 0 && reparses < maxReparses; i-- {
 		if !mayBeUnquoted(line, i) {
 			continue
@@ -88,14 +88,14 @@ func findMissingQuote(text []byte) *ParseError {
 		reparses++
 		changed := slices.Clone(text)
 		changed[start+i] = 'x'
-		_, next := parseNodes(changed)
-		if next != nil && parseYAMLError(next).Line <= number && !unknownAnchor.MatchString(err.Error()) {
+		_, nextErr := parseNodes(changed)
+		if nextErr != nil && parseYAMLError(nextErr).Line <= lineNumber && !unknownAnchor.MatchString(err.Error()) {
 			continue
 		}
 		if line[i] == '"' || line[i] == '\'' {
-			return &ParseError{Line: number, Reason: fmt.Sprintf("the quotes must enclose the whole value, from %c to %[1]c", line[i])}
+			return &ParseError{Line: lineNumber, Reason: fmt.Sprintf("the quotes must enclose the whole value, from %c to %[1]c", line[i])}
 		}
-		return &ParseError{Line: number, Reason: mustBeQuoted(line[i])}
+		return &ParseError{Line: lineNumber, Reason: mustBeQuoted(line[i])}
 	}
 	return nil
 }
@@ -111,9 +111,9 @@ func mustBeQuoted(first byte) string {
 // unknownAnchor matches the error for an unknown alias, which has no line.
 var unknownAnchor = regexp.MustCompile(`unknown anchor '(.*)' referenced`)
 
-// lineOf returns the line with a number, counted from 1, and its offset.
-func lineOf(text []byte, number int) (start int, line []byte) {
-	for ; number > 1; number-- {
+// findLine returns the line with a number, counted from 1, and its offset.
+func findLine(text []byte, lineNumber int) (start int, line []byte) {
+	for ; lineNumber > 1; lineNumber-- {
 		end := bytes.IndexByte(text[start:], '\n')
 		if end < 0 {
 			break

@@ -25,8 +25,8 @@ func TestUnquotedValueIsReported(t *testing.T) {
 		wantFault(t, annotated(value), 6, want)
 		wantFault(t, "# first\n---\n"+annotated("a")+"---\n"+annotated(value)+"---\n"+annotated("b"), 19, want)
 		list := "apiVersion: v1\nkind: List\nitems:\n"
-		for _, one := range []string{"a", value, "b"} {
-			indented := strings.ReplaceAll(strings.TrimSuffix(annotated(one), "\n"), "\n", "\n  ")
+		for _, itemValue := range []string{"a", value, "b"} {
+			indented := strings.ReplaceAll(strings.TrimSuffix(annotated(itemValue), "\n"), "\n", "\n  ")
 			list += "- " + indented + "\n"
 		}
 		wantFault(t, list, 19, want)

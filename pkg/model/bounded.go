@@ -8,10 +8,10 @@ import (
 
 // boundedServices tracks the load-bounded Services. Their endpoints are chosen for the demand of all nodes, so each
 // node that is added or removed affects all of them a little.
-type bounded struct {
+type boundedServices struct {
 	services map[ObjectName]bool
 	// byClient maps a Service to the bounded Services that name it as their client.
-	clients map[ObjectName]map[ObjectName]bool
+	byClient map[ObjectName]map[ObjectName]bool
 	// stale are the bounded Services with new clients or new demand. allStale means that all of them are stale.
 	stale    map[ObjectName]bool
 	allStale bool
@@ -19,40 +19,40 @@ type bounded struct {
 	version uint64
 }
 
-func newBounded() bounded {
-	return bounded{
-		services: map[ObjectName]bool{}, clients: map[ObjectName]map[ObjectName]bool{}, stale: map[ObjectName]bool{},
+func newBoundedServices() boundedServices {
+	return boundedServices{
+		services: map[ObjectName]bool{}, byClient: map[ObjectName]map[ObjectName]bool{}, stale: map[ObjectName]bool{},
 	}
 }
 
 // add starts tracking a Service if its load is bounded.
-func (b *bounded) add(service *Service) {
+func (b *boundedServices) add(service *Service) {
 	if service.Topology.MaxLoad == 0 {
 		return
 	}
 	b.services[service.Name] = true
 	for _, client := range service.Clients() {
-		if b.clients[client] == nil {
-			b.clients[client] = map[ObjectName]bool{}
+		if b.byClient[client] == nil {
+			b.byClient[client] = map[ObjectName]bool{}
 			b.version++ // its endpoints may have changed while no Service named it
 		}
-		b.clients[client][service.Name] = true
+		b.byClient[client][service.Name] = true
 	}
 }
 
-func (b *bounded) remove(service *Service) {
+func (b *boundedServices) remove(service *Service) {
 	delete(b.services, service.Name)
 	delete(b.stale, service.Name)
 	for _, client := range service.Clients() {
-		if delete(b.clients[client], service.Name); len(b.clients[client]) == 0 {
-			delete(b.clients, client)
+		if delete(b.byClient[client], service.Name); len(b.byClient[client]) == 0 {
+			delete(b.byClient, client)
 		}
 	}
 }
 
 // markNodeChanged records that a node was added, removed or relabelled. A change of this node's own labels makes all
 // bounded Services dirty at once.
-func (b *bounded) markNodeChanged(isSelf bool, dirty map[ObjectName]bool) {
+func (b *boundedServices) markNodeChanged(isSelf bool, dirty map[ObjectName]bool) {
 	if isSelf {
 		maps.Copy(dirty, b.services)
 		return
@@ -61,15 +61,15 @@ func (b *bounded) markNodeChanged(isSelf bool, dirty map[ObjectName]bool) {
 }
 
 // markClientsChanged records that the endpoints of a Service changed. Bounded Services may name it as their client.
-func (b *bounded) markClientsChanged(client ObjectName) {
-	if len(b.clients[client]) > 0 {
-		maps.Copy(b.stale, b.clients[client])
+func (b *boundedServices) markClientsChanged(client ObjectName) {
+	if len(b.byClient[client]) > 0 {
+		maps.Copy(b.stale, b.byClient[client])
 		b.version++
 	}
 }
 
 // markDemandChanged records that the measured demand of a Service changed. A nil Service is ignored.
-func (b *bounded) markDemandChanged(service *Service) {
+func (b *boundedServices) markDemandChanged(service *Service) {
 	if service != nil && service.Topology.MaxLoad > 0 && service.Topology.Measured {
 		b.stale[service.Name] = true
 	}

@@ -288,7 +288,7 @@ func (f Frontend) nodePort() Frontend {
 
 // ServesNodePorts reports whether the tables serve node ports on an address: a local address other than loopback.
 func (c *Cluster) ServesNodePorts(addr netip.Addr) bool {
-	return c.local[addr] && !addr.IsLoopback() && (c.NodePorts.All(FamilyOf(addr)) || c.NodePorts.includes(addr, c.Self()))
+	return c.localSet[addr] && !addr.IsLoopback() && (c.NodePorts.All(FamilyOf(addr)) || c.NodePorts.includes(addr, c.Self()))
 }
 
 // markOverridden marks the Services with an external IP that a node port of the given Service overrides or overrode.
@@ -297,7 +297,7 @@ func (c *Cluster) markOverridden(service *Service, dirty map[ObjectName]bool) {
 		if port.NodePort == 0 {
 			continue
 		}
-		for addr := range c.local {
+		for addr := range c.localSet {
 			for _, claimant := range c.claims.byFrontend[Frontend{Addr: addr, Protocol: port.Protocol, Port: port.NodePort}] {
 				if claimant.kind == ExternalIP {
 					dirty[claimant.service.Name] = true
@@ -309,10 +309,10 @@ func (c *Cluster) markOverridden(service *Service, dirty map[ObjectName]bool) {
 
 // applyLocalAddrs marks the Services with an external IP that is or was an address of this node.
 func (c *Cluster) applyLocalAddrs(addrs []netip.Addr, dirty map[ObjectName]bool) {
-	old := c.local
-	c.localAddrs, c.local = addrs, make(map[netip.Addr]bool, len(addrs))
+	old := c.localSet
+	c.localAddrs, c.localSet = addrs, make(map[netip.Addr]bool, len(addrs))
 	for _, addr := range addrs {
-		c.local[addr] = true
+		c.localSet[addr] = true
 	}
-	eachDifferent(old, c.local, func(addr netip.Addr) { maps.Copy(dirty, c.claims.external[addr]) })
+	eachDifferent(old, c.localSet, func(addr netip.Addr) { maps.Copy(dirty, c.claims.external[addr]) })
 }

@@ -22,10 +22,10 @@ func TestOwnershipDoesNotDependOnHistory(t *testing.T) {
 			before := owners(t, cluster)
 			change := randomClaims(random)
 			maps.Copy(final, change.Services)
-			concerned := concernedBy(cluster, change.Services)
+			affected := affectedBy(cluster, change.Services)
 			dirty := cluster.Apply(change)
-			if len(change.Services) == 1 && !slices.Equal(dirty, concerned) {
-				t.Errorf("Apply returned %v, want %v", dirty, concerned)
+			if len(change.Services) == 1 && !slices.Equal(dirty, affected) {
+				t.Errorf("Apply returned %v, want %v", dirty, affected)
 			}
 			checkDirty(t, before, owners(t, cluster), dirty)
 			checkOwners(t, cluster)
@@ -48,19 +48,19 @@ func TestOwnershipDoesNotDependOnHistory(t *testing.T) {
 // TestNothingIsContestedWhenAllAreRemoved: no frontend is contested when all Services are removed. Before that, some
 // were.
 func TestNothingIsContestedWhenAllAreRemoved(t *testing.T) {
-	random, most := rand.New(rand.NewPCG(3, 4)), 0
+	random, maxContested := rand.New(rand.NewPCG(3, 4)), 0
 	cluster := NewCluster("node-1")
 	for range 50 {
 		cluster.Apply(randomClaims(random))
-		most = max(most, cluster.Contested())
+		maxContested = max(maxContested, cluster.Contested())
 	}
-	leave := Change{Services: map[ObjectName]*Service{}}
+	deletions := Change{Services: map[ObjectName]*Service{}}
 	for _, name := range cluster.ServiceNames() {
-		leave.Services[name] = nil
+		deletions.Services[name] = nil
 	}
-	cluster.Apply(leave)
-	if most < 3 || cluster.Contested() != 0 || len(cluster.claims.byFrontend) != 0 {
-		t.Errorf("at most %d frontends were contested, want 3 or more; after all Services were removed, %d are, and %d have claims, want none", most, cluster.Contested(), len(cluster.claims.byFrontend))
+	cluster.Apply(deletions)
+	if maxContested < 3 || cluster.Contested() != 0 || len(cluster.claims.byFrontend) != 0 {
+		t.Errorf("at most %d frontends were contested, want 3 or more; after all Services were removed, %d are, and %d have claims, want none", maxContested, cluster.Contested(), len(cluster.claims.byFrontend))
 	}
 }
 
@@ -81,36 +81,36 @@ func checkDirty(t *testing.T, before, after map[string]string, dirty []ObjectNam
 // frontends are contested.
 func checkOwners(t *testing.T, cluster *Cluster) {
 	t.Helper()
-	type wish struct {
+	type testClaim struct {
 		*Service
 		kind FrontendKind
 	}
-	wanted := map[Frontend][]wish{}
+	claimsByFrontend := map[Frontend][]testClaim{}
 	for _, name := range cluster.ServiceNames() {
 		service := cluster.Service(name)
 		for _, family := range Families {
 			for _, frontend := range service.Frontends(service.Ports[0], family) {
-				wanted[frontend.Frontend] = append(wanted[frontend.Frontend], wish{service, frontend.Kind})
+				claimsByFrontend[frontend.Frontend] = append(claimsByFrontend[frontend.Frontend], testClaim{service, frontend.Kind})
 			}
 		}
 	}
 	contested := 0
-	for frontend, wishes := range wanted {
-		if len(wishes) > 1 {
+	for frontend, claims := range claimsByFrontend {
+		if len(claims) > 1 {
 			contested++
 		}
-		owner := slices.MinFunc(wishes, func(a, b wish) int { return precedence(a.Service, b.Service, frontend) })
-		for _, each := range wishes {
-			mine := PortFrontend{Frontend: frontend, Kind: each.kind}
-			owned, lost := cluster.Frontends(each.Service, each.Ports[0], FamilyOf(frontend.Addr))
-			if slices.Contains(owned, mine) != (each == owner) {
-				t.Errorf("%s owns %v, want %s owned by %s", each.Name, owned, frontend, owner.Name)
+		owner := slices.MinFunc(claims, func(a, b testClaim) int { return precedence(a.Service, b.Service, frontend) })
+		for _, claim := range claims {
+			portFrontend := PortFrontend{Frontend: frontend, Kind: claim.kind}
+			owned, lost := cluster.Frontends(claim.Service, claim.Ports[0], FamilyOf(frontend.Addr))
+			if slices.Contains(owned, portFrontend) != (claim == owner) {
+				t.Errorf("%s owns %v, want %s owned by %s", claim.Name, owned, frontend, owner.Name)
 			}
-			another := LostFrontend{
-				PortFrontend: mine, Owner: owner.Name, OwnerKind: owner.kind, OwnerIsOlder: owner.Created.Before(each.Created),
+			wantLost := LostFrontend{
+				PortFrontend: portFrontend, Owner: owner.Name, OwnerKind: owner.kind, OwnerIsOlder: owner.Created.Before(claim.Created),
 			}
-			if slices.Contains(lost, another) != (each != owner) {
-				t.Errorf("%s lost %v, want %s owned by %s", each.Name, lost, frontend, owner.Name)
+			if slices.Contains(lost, wantLost) != (claim != owner) {
+				t.Errorf("%s lost %v, want %s owned by %s", claim.Name, lost, frontend, owner.Name)
 			}
 		}
 	}
@@ -121,30 +121,30 @@ func checkOwners(t *testing.T, cluster *Cluster) {
 
 // affectedBy returns the Services to decide again when one changes: itself, and the next claimant of each frontend that
 // it owns or owned.
-func concernedBy(cluster *Cluster, changed map[ObjectName]*Service) []ObjectName {
-	concerned := map[ObjectName]bool{}
-	for name, now := range changed {
-		concerned[name] = true
-		for _, version := range []*Service{cluster.Service(name), now} {
+func affectedBy(cluster *Cluster, changed map[ObjectName]*Service) []ObjectName {
+	affected := map[ObjectName]bool{}
+	for name, current := range changed {
+		affected[name] = true
+		for _, version := range []*Service{cluster.Service(name), current} {
 			if version == nil {
 				continue
 			}
 			for _, frontend := range allFrontends(version) {
 				claimants := []*Service{version}
 				for _, other := range cluster.services {
-					isIt := func(f PortFrontend) bool { return f.Frontend == frontend.Frontend }
-					if other.Name != name && slices.ContainsFunc(allFrontends(other), isIt) {
+					isSame := func(f PortFrontend) bool { return f.Frontend == frontend.Frontend }
+					if other.Name != name && slices.ContainsFunc(allFrontends(other), isSame) {
 						claimants = append(claimants, other)
 					}
 				}
 				slices.SortFunc(claimants, func(a, b *Service) int { return precedence(a, b, frontend.Frontend) })
 				if len(claimants) > 1 && claimants[0] == version {
-					concerned[claimants[1].Name] = true
+					affected[claimants[1].Name] = true
 				}
 			}
 		}
 	}
-	return slices.SortedFunc(maps.Keys(concerned), ObjectName.Compare)
+	return slices.SortedFunc(maps.Keys(affected), ObjectName.Compare)
 }
 
 // precedence returns a negative number if the first of two Services owns a frontend that both claim.
@@ -176,9 +176,9 @@ func randomClaims(random *rand.Rand) Change {
 		pick := func(choices ...string) string { return choices[random.IntN(len(choices))] }
 		service := &Service{
 			Name: named(name), Created: time.Unix(int64(random.IntN(3)), 0), Ports: []ServicePort{web},
-			ClusterIPs:      addrs(pick(one, two, three, one+" "+three, two+" "+three)),
-			ExternalIPs:     addrs(pick("", "", one, vip, vip+" 2001:db8::1")),
-			LoadBalancerIPs: addrs(pick("", "", two, vip, three, "192.0.2.2 "+vip)),
+			ClusterIPs:      addrs(pick(clusterIP1, clusterIP2, clusterIPv6, clusterIP1+" "+clusterIPv6, clusterIP2+" "+clusterIPv6)),
+			ExternalIPs:     addrs(pick("", "", clusterIP1, vip, vip+" 2001:db8::1")),
+			LoadBalancerIPs: addrs(pick("", "", clusterIP2, vip, clusterIPv6, "192.0.2.2 "+vip)),
 		}
 		change.Services[named(name)] = service.withNodePort([]uint16{0, 30080}[random.IntN(2)])
 	}

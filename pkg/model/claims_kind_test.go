@@ -21,18 +21,18 @@ func (s *Service) withNodePort(number uint16) *Service {
 }
 
 const (
-	own   = "10.96.0.11" // ClusterIPs that no other Service claims
-	other = "10.96.0.12"
-	third = "10.96.0.13"
-	vip   = "192.0.2.1" // an address outside the cluster
+	uncontestedIP1 = "10.96.0.11" // ClusterIPs that no other Service claims
+	uncontestedIP2 = "10.96.0.12"
+	uncontestedIP3 = "10.96.0.13"
+	vip            = "192.0.2.1" // an address outside the cluster
 )
 
 func TestALostFrontendOfAnyKindNamesItsOwner(t *testing.T) {
 	cluster := NewCluster("node-1")
-	loser := claimant("young", 2, own).withExternalIPs("192.0.2.1 192.0.2.2").withLoadBalancerIPs(one).withNodePort(30080)
+	loser := claimant("young", 2, uncontestedIP1).withExternalIPs("192.0.2.1 192.0.2.2").withLoadBalancerIPs(clusterIP1).withNodePort(30080)
 	cluster.Apply(changeOf(
-		loser, claimant("first", 3, one), claimant("second", 1, other).withLoadBalancerIPs("192.0.2.1"),
-		claimant("ported", 1, third).withNodePort(30080)))
+		loser, claimant("first", 3, clusterIP1), claimant("second", 1, uncontestedIP2).withLoadBalancerIPs("192.0.2.1"),
+		claimant("ported", 1, uncontestedIP3).withNodePort(30080)))
 	owned, lost := cluster.Frontends(loser, loser.Ports[0], IPv4)
 	if got := texts(owned); got != "10.96.0.11:80/TCP 192.0.2.2:80/TCP" {
 		t.Errorf("owned frontends are %s, want the ClusterIP and 192.0.2.2", got)
@@ -56,11 +56,11 @@ func TestALostFrontendOfAnyKindNamesItsOwner(t *testing.T) {
 // TestNodePortOverridesExternalIPOnNodeAddress: if node ports are served on the address, the node port takes
 // precedence, regardless of the Services' ages.
 func TestNodePortOverridesExternalIPOnNodeAddress(t *testing.T) {
-	const here, elsewhere = "192.168.0.1", "192.168.0.2"
-	thief := claimant("with-ip", 1, own).withExternalIPs(here + " " + elsewhere + " 127.0.0.1")
-	given := claimant("given", 2, other).withNodePort(80)
-	node := &Node{Name: "node-1", Addresses: addrs(here)}
-	present := func(text string) Change { return Change{LocalAddrs: addrs(text)} }
+	const nodeIP, otherIP = "192.168.0.1", "192.168.0.2"
+	withIP := claimant("with-ip", 1, uncontestedIP1).withExternalIPs(nodeIP + " " + otherIP + " 127.0.0.1")
+	withNodePort := claimant("given", 2, uncontestedIP2).withNodePort(80)
+	node := &Node{Name: "node-1", Addresses: addrs(nodeIP)}
+	localAddrs := func(text string) Change { return Change{LocalAddrs: addrs(text)} }
 	for name, nodePorts := range map[string]NodePortAddresses{"on all addresses": {}, "on the primary addresses": {Primary: true}} {
 		t.Run(name, func(t *testing.T) {
 			cluster := NewCluster("node-1")
@@ -70,15 +70,15 @@ func TestNodePortOverridesExternalIPOnNodeAddress(t *testing.T) {
 				dirty  string
 				lost   string
 			}{
-				{changeOf(node, thief, given), "given with-ip", ""},
-				{present(here + " 10.244.0.1 127.0.0.1"), "with-ip", here + ":80/TCP"},
-				{present(here + " 10.244.0.9 127.0.0.1"), "", here + ":80/TCP"},
-				{changeOf(claimant("given", 2, other)), "given with-ip", ""},
-				{changeOf(given), "given with-ip", here + ":80/TCP"},
+				{changeOf(node, withIP, withNodePort), "given with-ip", ""},
+				{localAddrs(nodeIP + " 10.244.0.1 127.0.0.1"), "with-ip", nodeIP + ":80/TCP"},
+				{localAddrs(nodeIP + " 10.244.0.9 127.0.0.1"), "", nodeIP + ":80/TCP"},
+				{changeOf(claimant("given", 2, uncontestedIP2)), "given with-ip", ""},
+				{changeOf(withNodePort), "given with-ip", nodeIP + ":80/TCP"},
 				{changeOf(named("given")), "given with-ip", ""},
-				{changeOf(claimant("given", 2, other).withNodePort(81)), "given", ""},
-				{changeOf(given, claimant("with-ip", 1, own).withExternalIPs(here).withNodePort(82)), "given with-ip", here + ":80/TCP"},
-				{present("10.244.0.9"), "with-ip", ""},
+				{changeOf(claimant("given", 2, uncontestedIP2).withNodePort(81)), "given", ""},
+				{changeOf(withNodePort, claimant("with-ip", 1, uncontestedIP1).withExternalIPs(nodeIP).withNodePort(82)), "given with-ip", nodeIP + ":80/TCP"},
+				{localAddrs("10.244.0.9"), "with-ip", ""},
 			} {
 				if got := namesText(cluster.Apply(step.change)); got != step.dirty {
 					t.Errorf("step %d: Apply returned %q, want %q", number+1, got, step.dirty)
@@ -94,7 +94,7 @@ func TestNodePortOverridesExternalIPOnNodeAddress(t *testing.T) {
 					}
 				}
 				for _, frontend := range lost {
-					if frontend.OwnerKind != NodePort || frontend.Owner != given.Name || cluster.Owns(service.Name, frontend.Frontend) {
+					if frontend.OwnerKind != NodePort || frontend.Owner != withNodePort.Name || cluster.Owns(service.Name, frontend.Frontend) {
 						t.Errorf("step %d: %s is owned by %s as %s", number+1, frontend, frontend.Owner.Name, frontend.OwnerKind)
 					}
 				}
@@ -107,18 +107,18 @@ func TestNodePortOverridesExternalIPOnNodeAddress(t *testing.T) {
 // external IP or from a load balancer. The API server's own ClusterIP belongs to its Service.
 func TestReservedAddressesHaveNoOwner(t *testing.T) {
 	const server = "192.0.2.10"
-	thief := claimant("with-ip", 1, own).withExternalIPs(server)
-	balanced := claimant("balanced", 1, other).withLoadBalancerIPs(server)
-	kubernetes := claimant("kubernetes", 2, one)
+	withIP := claimant("with-ip", 1, uncontestedIP1).withExternalIPs(server)
+	withLoadBalancer := claimant("balanced", 1, uncontestedIP2).withLoadBalancerIPs(server)
+	kubernetes := claimant("kubernetes", 2, clusterIP1)
 	cluster := NewCluster("node-1")
-	reached := func(addrs ...string) Change {
+	apiServersAt := func(addrs ...string) Change {
 		change := Change{APIServers: []netip.AddrPort{}}
 		for _, addr := range addrs {
 			change.APIServers = append(change.APIServers, netip.MustParseAddrPort(addr))
 		}
 		return change
 	}
-	probed := func(addrs ...string) Change {
+	probedAt := func(addrs ...string) Change {
 		change := Change{ProbeTargets: &ProbeTargets{Addrs: map[netip.Addr]bool{}, Ports: []uint16{80, 9}}}
 		for _, addr := range addrs {
 			change.ProbeTargets.Addrs[netip.MustParseAddr(addr)] = true
@@ -130,15 +130,15 @@ func TestReservedAddressesHaveNoOwner(t *testing.T) {
 		dirty  string
 		lost   string // the Services that lost frontends
 	}{
-		{changeOf(thief, balanced, kubernetes), "balanced kubernetes with-ip", "with-ip"},
-		{reached(server+":80", one+":80"), "balanced kubernetes with-ip", "balanced with-ip"},
-		{reached(server+":80", one+":80"), "", "balanced with-ip"},
-		{reached(one + ":80"), "balanced with-ip", "with-ip"},
-		{reached(server+":81", one+":80"), "", "with-ip"},
-		{reached(server + ":80"), "balanced kubernetes with-ip", "balanced with-ip"},
-		{probed(server), "balanced with-ip", "balanced with-ip"},
-		{reached(), "balanced with-ip", "balanced with-ip"},
-		{probed(), "balanced with-ip", "with-ip"},
+		{changeOf(withIP, withLoadBalancer, kubernetes), "balanced kubernetes with-ip", "with-ip"},
+		{apiServersAt(server+":80", clusterIP1+":80"), "balanced kubernetes with-ip", "balanced with-ip"},
+		{apiServersAt(server+":80", clusterIP1+":80"), "", "balanced with-ip"},
+		{apiServersAt(clusterIP1 + ":80"), "balanced with-ip", "with-ip"},
+		{apiServersAt(server+":81", clusterIP1+":80"), "", "with-ip"},
+		{apiServersAt(server + ":80"), "balanced kubernetes with-ip", "balanced with-ip"},
+		{probedAt(server), "balanced with-ip", "balanced with-ip"},
+		{apiServersAt(), "balanced with-ip", "balanced with-ip"},
+		{probedAt(), "balanced with-ip", "with-ip"},
 	} {
 		if got := namesText(cluster.Apply(step.change)); got != step.dirty {
 			t.Errorf("step %d: Apply returned %q, want %q", number+1, got, step.dirty)

@@ -18,9 +18,9 @@ func claimant(name string, created int64, addrs ...string) *Service {
 }
 
 const (
-	one   = "10.96.0.1"
-	two   = "10.96.0.2"
-	three = "fd00::3"
+	clusterIP1  = "10.96.0.1"
+	clusterIP2  = "10.96.0.2"
+	clusterIPv6 = "fd00::3"
 )
 
 // owners returns the owner of the frontend at each address, from the Frontends of all Services. An address must have at
@@ -48,28 +48,28 @@ func owners(t testing.TB, cluster *Cluster) map[string]string {
 
 func TestALostFrontendNamesItsOwner(t *testing.T) {
 	cluster := NewCluster("node-1")
-	loser := claimant("young", 2, one, three)
-	cluster.Apply(changeOf(claimant("old", 1, one), loser))
+	loser := claimant("young", 2, clusterIP1, clusterIPv6)
+	cluster.Apply(changeOf(claimant("old", 1, clusterIP1), loser))
 	owned, lost := cluster.Frontends(loser, web, IPv4)
-	wanted := PortFrontend{Frontend: Frontend{Addr: netip.MustParseAddr(one), Protocol: TCP, Port: 80}}
-	want := []LostFrontend{{PortFrontend: wanted, Owner: named("old"), OwnerIsOlder: true}}
+	frontend := PortFrontend{Frontend: Frontend{Addr: netip.MustParseAddr(clusterIP1), Protocol: TCP, Port: 80}}
+	want := []LostFrontend{{PortFrontend: frontend, Owner: named("old"), OwnerIsOlder: true}}
 	if diff := cmp.Diff(want, lost, compareAddrs); diff != "" || len(owned) > 0 {
 		t.Errorf("owned %v, lost (-want +got):\n%s", owned, diff)
 	}
 	owned, lost = cluster.Frontends(loser, web, IPv6)
-	if len(owned) != 1 || owned[0].Addr.String() != three || len(lost) > 0 {
-		t.Errorf("in the other family: owned %v, lost %v; want only %s owned", owned, lost, three)
+	if len(owned) != 1 || owned[0].Addr.String() != clusterIPv6 || len(lost) > 0 {
+		t.Errorf("in the other family: owned %v, lost %v; want only %s owned", owned, lost, clusterIPv6)
 	}
 }
 
 func TestFrontendsDifferByAddressProtocolAndPort(t *testing.T) {
 	cluster := NewCluster("node-1")
-	other := claimant("other", 2, one)
+	other := claimant("other", 2, clusterIP1)
 	other.Ports = []ServicePort{{Protocol: UDP, Port: 80}, {Protocol: TCP, Port: 81}, {Protocol: TCP, Port: 80}}
-	cluster.Apply(changeOf(claimant("old", 1, one), other))
-	for at, wantLost := range []int{0, 0, 1} {
-		if owned, lost := cluster.Frontends(other, other.Ports[at], IPv4); len(lost) != wantLost || len(owned)+len(lost) != 1 {
-			t.Errorf("port %+v: owned %v, lost %v", other.Ports[at], owned, lost)
+	cluster.Apply(changeOf(claimant("old", 1, clusterIP1), other))
+	for index, wantLost := range []int{0, 0, 1} {
+		if owned, lost := cluster.Frontends(other, other.Ports[index], IPv4); len(lost) != wantLost || len(owned)+len(lost) != 1 {
+			t.Errorf("port %+v: owned %v, lost %v", other.Ports[index], owned, lost)
 		}
 	}
 }

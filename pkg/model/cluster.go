@@ -21,7 +21,7 @@ type Cluster struct {
 	slicesOf map[ObjectName][]*EndpointSlice
 	nodes    map[string]*Node
 	// hasAllNodes is set if nodes holds all nodes of the cluster.
-	allNodes bool
+	hasAllNodes bool
 	// demotions are all demotions of nodes. effective has those that apply to each node.
 	demotions map[DemotionKey]*Demotion
 	effective map[string]familyDemotions
@@ -30,14 +30,14 @@ type Cluster struct {
 	servicesByKey map[policy.Key]map[ObjectName]bool
 	// slicesWithoutZone are the slices in which an endpoint has no zone. Such an endpoint has its Node's zone.
 	slicesWithoutZone map[*EndpointSlice]bool
-	bounded           bounded
+	bounded           boundedServices
 	// demands is the measured demand by Service. demandState is whether it is used.
 	demands     map[ObjectName]*Demand
 	demandState DemandState
 
 	serviceCIDRs map[string][]netip.Prefix
 	localAddrs   []netip.Addr
-	local        map[netip.Addr]bool // the same addresses as a set
+	localSet     map[netip.Addr]bool // the same addresses as a set
 	apiServers   map[Frontend]bool
 	probeTargets *ProbeTargets
 }
@@ -55,7 +55,7 @@ func NewCluster(self string) *Cluster {
 		claims:            claims{byFrontend: map[Frontend][]claim{}, external: map[netip.Addr]map[ObjectName]bool{}},
 		servicesByKey:     map[policy.Key]map[ObjectName]bool{},
 		slicesWithoutZone: map[*EndpointSlice]bool{},
-		bounded:           newBounded(),
+		bounded:           newBoundedServices(),
 		demands:           map[ObjectName]*Demand{},
 
 		serviceCIDRs: map[string][]netip.Prefix{},
@@ -66,9 +66,9 @@ func NewCluster(self string) *Cluster {
 // does not depend on the size of the cluster, because both share their memory: neither may change afterwards.
 func (c *Cluster) ViewFrom(node string, localAddrs []netip.Addr) *Cluster {
 	view := *c
-	view.self, view.localAddrs, view.local = node, localAddrs, make(map[netip.Addr]bool, len(localAddrs))
+	view.self, view.localAddrs, view.localSet = node, localAddrs, make(map[netip.Addr]bool, len(localAddrs))
 	for _, addr := range localAddrs {
-		view.local[addr] = true
+		view.localSet[addr] = true
 	}
 	return &view
 }
@@ -112,7 +112,7 @@ func (c *Cluster) Nodes() iter.Seq[*Node] { return maps.Values(c.nodes) }
 func (c *Cluster) NodeCount() int { return len(c.nodes) }
 
 // HasAllNodes reports whether all nodes of the cluster are known.
-func (c *Cluster) HasAllNodes() bool { return c.allNodes }
+func (c *Cluster) HasAllNodes() bool { return c.hasAllNodes }
 
 // NodeLabels returns the labels of a node, and whether it is known.
 func (c *Cluster) NodeLabels(name string) (labels map[string]string, known bool) {
@@ -147,8 +147,8 @@ func (c *Cluster) Apply(change Change) []ObjectName {
 	c.applyNodes(change.Nodes, dirty)
 	c.applyDemotions(change.Demotions, dirty)
 	c.applyDemand(change.Demands, change.DemandState)
-	if all := change.AllNodes; all != nil && *all != c.allNodes {
-		c.allNodes = *all
+	if all := change.AllNodes; all != nil && *all != c.hasAllNodes {
+		c.hasAllNodes = *all
 		maps.Copy(dirty, c.bounded.services)
 	}
 	if change.LocalAddrs != nil {

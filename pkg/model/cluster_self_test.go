@@ -15,21 +15,21 @@ func nodeAt(name, addresses, podCIDRs string) *Node {
 // TestNodeAddressesAffectServicesWithSourceRanges: the clients that source ranges allow depend on the
 // node's addresses.
 func TestNodeAddressesAffectServicesWithSourceRanges(t *testing.T) {
-	restricted, restricted6 := claimant("restricted", 1, one).withLoadBalancerIPs(vip), claimant("restricted-6", 1, three)
+	restricted, restricted6 := claimant("restricted", 1, clusterIP1).withLoadBalancerIPs(vip), claimant("restricted-6", 1, clusterIPv6)
 	restricted.SourceRanges, restricted6.SourceRanges = prefixes("192.0.2.0/24"), prefixes("fd00::/64")
 	keyed := serviceNamed("keyed", rackLabel)
 	keyed.SourceRanges = prefixes("192.0.2.0/24")
 	newcomer := serviceNamed("newcomer")
 	newcomer.SourceRanges = prefixes("192.0.2.0/24")
-	open := claimant("open", 1, two).withLoadBalancerIPs("192.0.2.2")
-	const concerned = "keyed restricted restricted-6"
+	open := claimant("open", 1, clusterIP2).withLoadBalancerIPs("192.0.2.2")
+	const affected = "keyed restricted restricted-6"
 	tests := map[string]struct {
 		change Change
 		want   string
 	}{
-		"another address":               {changeOf(nodeAt("node-1", "192.0.2.11", "10.0.0.0/24")), concerned},
-		"an additional address":         {changeOf(nodeAt("node-1", "192.0.2.10 fd00::10", "10.0.0.0/24")), concerned},
-		"no address":                    {changeOf(nodeAt("node-1", "", "10.0.0.0/24")), concerned},
+		"another address":               {changeOf(nodeAt("node-1", "192.0.2.11", "10.0.0.0/24")), affected},
+		"an additional address":         {changeOf(nodeAt("node-1", "192.0.2.10 fd00::10", "10.0.0.0/24")), affected},
+		"no address":                    {changeOf(nodeAt("node-1", "", "10.0.0.0/24")), affected},
 		"the same address":              {changeOf(nodeAt("node-1", "192.0.2.10", "10.0.0.0/24")), ""},
 		"other pod CIDRs":               {changeOf(nodeAt("node-1", "192.0.2.10", "10.0.9.0/24")), ""},
 		"another node's address":        {changeOf(nodeAt("node-2", "192.0.2.99", "")), ""},
@@ -39,10 +39,10 @@ func TestNodeAddressesAffectServicesWithSourceRanges(t *testing.T) {
 		"ServiceCIDRs":                  {Change{ServiceCIDRs: map[string][]netip.Prefix{"kubernetes": prefixes("10.96.0.0/16")}}, ""},
 		"this node's object is deleted": {Change{Nodes: map[string]*Node{"node-1": nil}}, ""},
 		"this node is not eligible": {
-			changeOf(&Node{Name: "node-1", Labels: map[string]string{zoneLabel: "a"}, Addresses: addrs("192.0.2.10"), NotEligible: "reason"}), "",
+			changeOf(&Node{Name: "node-1", Labels: map[string]string{zoneLabel: "a"}, Addresses: addrs("192.0.2.10"), IneligibleReason: "reason"}), "",
 		},
 		"this node's rack and address": {
-			changeOf(&Node{Name: "node-1", Labels: map[string]string{zoneLabel: "a", rackLabel: "1"}, Addresses: addrs("192.0.2.11")}), concerned,
+			changeOf(&Node{Name: "node-1", Labels: map[string]string{zoneLabel: "a", rackLabel: "1"}, Addresses: addrs("192.0.2.11")}), affected,
 		},
 		"only this node's rack": {
 			changeOf(&Node{Name: "node-1", Labels: map[string]string{zoneLabel: "a", rackLabel: "1"}, Addresses: addrs("192.0.2.10")}), "keyed",
@@ -75,29 +75,29 @@ func TestSelfHasAddresses(t *testing.T) {
 }
 
 func TestServiceCIDRsAndLocalAddrsFollowTheChanges(t *testing.T) {
-	of := func(name, text string) Change {
+	rangesOf := func(name, text string) Change {
 		return Change{ServiceCIDRs: map[string][]netip.Prefix{name: prefixes(text)}}
 	}
-	gone := func(name string) Change { return Change{ServiceCIDRs: map[string][]netip.Prefix{name: nil}} }
+	deletionOf := func(name string) Change { return Change{ServiceCIDRs: map[string][]netip.Prefix{name: nil}} }
 	steps := []struct {
 		title        string
 		change       Change
 		cidrs, local string
 	}{
 		{"initially", Change{}, "", ""},
-		{"the ranges of one object are sorted", of("kubernetes", "fd00:96::/112 10.96.0.0/16"), "10.96.0.0/16 fd00:96::/112", ""},
-		{"more ranges, without duplicates", of("more", "10.95.0.0/16 10.96.0.0/16"), "10.95.0.0/16 10.96.0.0/16 fd00:96::/112", ""},
+		{"the ranges of one object are sorted", rangesOf("kubernetes", "fd00:96::/112 10.96.0.0/16"), "10.96.0.0/16 fd00:96::/112", ""},
+		{"more ranges, without duplicates", rangesOf("more", "10.95.0.0/16 10.96.0.0/16"), "10.95.0.0/16 10.96.0.0/16 fd00:96::/112", ""},
 		{
 			"addresses of interfaces", Change{LocalAddrs: addrs("192.0.2.10 127.0.0.1")},
 			"10.95.0.0/16 10.96.0.0/16 fd00:96::/112", "192.0.2.10 127.0.0.1",
 		},
-		{"one object is deleted: a range of both stays", gone("kubernetes"), "10.95.0.0/16 10.96.0.0/16", "192.0.2.10 127.0.0.1"},
-		{"an object with another range", of("more", "10.94.0.0/16"), "10.94.0.0/16", "192.0.2.10 127.0.0.1"},
-		{"an unknown object is deleted", gone("ghost"), "10.94.0.0/16", "192.0.2.10 127.0.0.1"},
+		{"one object is deleted: a range of both stays", deletionOf("kubernetes"), "10.95.0.0/16 10.96.0.0/16", "192.0.2.10 127.0.0.1"},
+		{"an object with another range", rangesOf("more", "10.94.0.0/16"), "10.94.0.0/16", "192.0.2.10 127.0.0.1"},
+		{"an unknown object is deleted", deletionOf("ghost"), "10.94.0.0/16", "192.0.2.10 127.0.0.1"},
 		{"a change without addresses", changeOf(serviceNamed("web")), "10.94.0.0/16", "192.0.2.10 127.0.0.1"},
 		{"an address is removed", Change{LocalAddrs: addrs("127.0.0.1")}, "10.94.0.0/16", "127.0.0.1"},
 		{"the last address is removed", Change{LocalAddrs: []netip.Addr{}}, "10.94.0.0/16", ""},
-		{"the last range is removed", gone("more"), "", ""},
+		{"the last range is removed", deletionOf("more"), "", ""},
 	}
 	cluster := NewCluster("node-1")
 	for _, step := range steps {

@@ -23,9 +23,9 @@ func sliceFor(name, service string) *EndpointSlice {
 }
 
 // withEndpointsOn adds endpoints on some nodes, optionally with a zone in the slice: "node-2 node-3/a".
-func (s *EndpointSlice) on(places string) *EndpointSlice {
-	for place := range strings.FieldsSeq(places) {
-		node, zone, _ := strings.Cut(place, "/")
+func (s *EndpointSlice) withEndpointsOn(locations string) *EndpointSlice {
+	for location := range strings.FieldsSeq(locations) {
+		node, zone, _ := strings.Cut(location, "/")
 		s.Endpoints = append(s.Endpoints, SliceEndpoint{Endpoint: Endpoint{Node: node, Zone: zone}})
 	}
 	return s
@@ -82,10 +82,10 @@ func startingCluster() *Cluster {
 		serviceNamed("anywhere", policy.AnyNode),
 		serviceNamed("elsewhere", policy.Hostname, policy.Zone, rackLabel),
 		sliceFor("plain-1", "plain"),
-		sliceFor("racks-2", "racks").on("node-1"),
-		sliceFor("racks-3", "racks").on("node-2/b node-3/a node-4"),
-		sliceFor("zones-2", "zones").on("node-2 node-5/a node-3"),
-		sliceFor("elsewhere-1", "elsewhere").on("node-6/a"),
+		sliceFor("racks-2", "racks").withEndpointsOn("node-1"),
+		sliceFor("racks-3", "racks").withEndpointsOn("node-2/b node-3/a node-4"),
+		sliceFor("zones-2", "zones").withEndpointsOn("node-2 node-5/a node-3"),
+		sliceFor("elsewhere-1", "elsewhere").withEndpointsOn("node-6/a"),
 		sliceFor("early-1", "early"),
 		nodeWith("node-1", zoneLabel+"=a", rackLabel+"=1", "colour=red"),
 		nodeWith("node-2", zoneLabel+"=b", rackLabel+"=2", "colour=red"),
@@ -152,7 +152,7 @@ func TestApplyReturnsAffectedServices(t *testing.T) {
 
 func TestSlicesOfAreSortedAndFollowTheirLabel(t *testing.T) {
 	cluster := NewCluster("node-1")
-	gone := func(name string) Change { return Change{Slices: map[ObjectName]*EndpointSlice{named(name): nil}} }
+	deletionOf := func(name string) Change { return Change{Slices: map[ObjectName]*EndpointSlice{named(name): nil}} }
 	steps := []struct {
 		title   string
 		change  Change
@@ -163,9 +163,9 @@ func TestSlicesOfAreSortedAndFollowTheirLabel(t *testing.T) {
 		{"a changed slice", changeOf(sliceFor("web-2", "web")), "web-1 web-2 web-3", ""},
 		{"a slice that now names another Service", changeOf(sliceFor("web-2", "db")), "web-1 web-3", "web-2"},
 		{"a slice of the other Service", changeOf(sliceFor("db-1", "db")), "web-1 web-3", "db-1 web-2"},
-		{"a deleted slice", gone("web-1"), "web-3", "db-1 web-2"},
-		{"the last slice is deleted", gone("web-3"), "", "db-1 web-2"},
-		{"a slice is deleted again", gone("web-3"), "", "db-1 web-2"},
+		{"a deleted slice", deletionOf("web-1"), "web-3", "db-1 web-2"},
+		{"the last slice is deleted", deletionOf("web-3"), "", "db-1 web-2"},
+		{"a slice is deleted again", deletionOf("web-3"), "", "db-1 web-2"},
 	}
 	namesOf := func(service string) string {
 		var names []ObjectName
@@ -176,12 +176,12 @@ func TestSlicesOfAreSortedAndFollowTheirLabel(t *testing.T) {
 	}
 	for _, step := range steps {
 		before := cluster.SlicesOf(named("web"))
-		held := append([]*EndpointSlice(nil), before...)
+		copied := append([]*EndpointSlice(nil), before...)
 		cluster.Apply(step.change)
 		if web, db := namesOf("web"), namesOf("db"); web != step.web || db != step.db {
 			t.Errorf("%s: slices of web are %q and of db %q, want %q and %q", step.title, web, db, step.web, step.db)
 		}
-		if diff := cmp.Diff(held, before, compareAddrs); diff != "" {
+		if diff := cmp.Diff(copied, before, compareAddrs); diff != "" {
 			t.Errorf("%s: Apply modified a list that SlicesOf had returned:\n%s", step.title, diff)
 		}
 	}

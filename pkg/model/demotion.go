@@ -64,8 +64,8 @@ func (r DemotionReason) FromLabels(labels map[string]string) *Demotion {
 	if !isLabelled || demotionReasons[r].read == nil {
 		return nil
 	}
-	isGiven, until, err := demotionReasons[r].read(value)
-	if err != nil || !isGiven {
+	isDemoted, until, err := demotionReasons[r].read(value)
+	if err != nil || !isDemoted {
 		return nil
 	}
 	return &Demotion{Reason: r, Until: until}
@@ -139,17 +139,17 @@ func (d familyDemotions) effects() (effects [2]effect) {
 func (c *Cluster) DemotionOf(node string, family Family) *Demotion { return c.effective[node][family] }
 
 // Evacuated returns how many nodes are being evacuated until a given time, and how many until their label is removed.
-func (c *Cluster) Evacuated() (timed, open int) {
+func (c *Cluster) Evacuated() (timed, openEnded int) {
 	for key, demotion := range c.demotions {
 		switch {
 		case key.Reason != Evacuated:
 		case demotion.Until == nil:
-			open++
+			openEnded++
 		default:
 			timed++
 		}
 	}
-	return timed, open
+	return timed, openEnded
 }
 
 // MarkDemoted sets the Demotion of each endpoint.

@@ -44,20 +44,20 @@ func TestEvacuationsAffectServicesWithEndpointsOnTheNode(t *testing.T) {
 		}
 	}
 	cluster.Apply(Change{Demotions: map[DemotionKey]*Demotion{{Node: "node-1"}: {Until: new(time.Unix(1, 0))}}})
-	if timed, open := cluster.Evacuated(); timed != 1 || open != 2 || cluster.DemotionOf("node-6", IPv6) == nil {
-		t.Errorf("%d nodes are being evacuated with an end, and %d without; want 1 and 2, and node-6 among them", timed, open)
+	if timed, openEnded := cluster.Evacuated(); timed != 1 || openEnded != 2 || cluster.DemotionOf("node-6", IPv6) == nil {
+		t.Errorf("%d nodes are being evacuated with an end, and %d without; want 1 and 2, and node-6 among them", timed, openEnded)
 	}
 }
 
 func TestIsExpired(t *testing.T) {
-	at := time.Unix(1000, 0)
+	end := time.Unix(1000, 0)
 	for name, test := range map[string]struct {
 		until *time.Time
 		want  bool
 	}{
-		"ended now": {&at, true}, "ended before the zero time": {&time.Time{}, true}, "not ended": {new(at.Add(1)), false}, "without end": {},
+		"ended now": {&end, true}, "ended before the zero time": {&time.Time{}, true}, "not ended": {new(end.Add(1)), false}, "without end": {},
 	} {
-		if got := (&Demotion{Until: test.until}).IsExpired(at); got != test.want {
+		if got := (&Demotion{Until: test.until}).IsExpired(end); got != test.want {
 			t.Errorf("%s: IsExpired returned %v", name, got)
 		}
 	}
@@ -67,19 +67,19 @@ func TestIsExpired(t *testing.T) {
 func TestNodeWithSeveralDemotionReasons(t *testing.T) {
 	cluster := startingCluster()
 	unreachable := DemotionKey{Node: "node-2", Reason: Unreachable}
-	const evacuated, silent = 1 + Rank(Evacuated), 1 + Rank(Unreachable)
+	const evacuatedLevel, unreachableLevel = 1 + Rank(Evacuated), 1 + Rank(Unreachable)
 	for _, step := range []struct {
 		title       string
 		change      Change
 		want        string
 		level, seen Rank
 	}{
-		{"it is evacuated", evacuating("node-2"), "racks zones", evacuated, evacuated},
+		{"it is evacuated", evacuating("node-2"), "racks zones", evacuatedLevel, evacuatedLevel},
 		{"it is unreachable", Change{Demotions: map[DemotionKey]*Demotion{unreachable: {Reason: Unreachable}}}, "racks zones",
-			silent, evacuated},
-		{"the evacuation ends", Change{Demotions: map[DemotionKey]*Demotion{{Node: "node-2"}: nil}}, "racks zones", silent, 0},
-		{"it is evacuated again", evacuating("node-2"), "racks zones", silent, evacuated},
-		{"it is reachable again", Change{Demotions: map[DemotionKey]*Demotion{unreachable: nil}}, "racks zones", evacuated, evacuated},
+			unreachableLevel, evacuatedLevel},
+		{"the evacuation ends", Change{Demotions: map[DemotionKey]*Demotion{{Node: "node-2"}: nil}}, "racks zones", unreachableLevel, 0},
+		{"it is evacuated again", evacuating("node-2"), "racks zones", unreachableLevel, evacuatedLevel},
+		{"it is reachable again", Change{Demotions: map[DemotionKey]*Demotion{unreachable: nil}}, "racks zones", evacuatedLevel, evacuatedLevel},
 	} {
 		if got := namesText(cluster.Apply(step.change)); got != step.want {
 			t.Errorf("%s: Apply returned %q, want %q", step.title, got, step.want)

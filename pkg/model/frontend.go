@@ -79,16 +79,16 @@ func (s *Service) Frontends(port ServicePort, family Family) []PortFrontend {
 	if !ok {
 		return nil
 	}
-	dialled := Frontend{Addr: clusterIP, Protocol: port.Protocol, Port: port.Port}
-	frontends := []PortFrontend{{dialled, ClusterIP}}
+	frontend := Frontend{Addr: clusterIP, Protocol: port.Protocol, Port: port.Port}
+	frontends := []PortFrontend{{frontend, ClusterIP}}
 	if len(s.LoadBalancerIPs)+len(s.ExternalIPs) > 0 { // few Services have any
 		seen := map[netip.Addr]bool{clusterIP: true}
 		add := func(kind FrontendKind, addrs []netip.Addr) {
 			for _, addr := range addrs {
 				if FamilyOf(addr) == family && !seen[addr] {
 					seen[addr] = true
-					dialled.Addr = addr
-					frontends = append(frontends, PortFrontend{dialled, kind})
+					frontend.Addr = addr
+					frontends = append(frontends, PortFrontend{frontend, kind})
 				}
 			}
 		}
@@ -116,8 +116,8 @@ func (s *Service) IsExternal(port ServicePort, family Family) bool {
 	if !ok {
 		return false
 	}
-	external := func(addr netip.Addr) bool { return FamilyOf(addr) == family && addr != clusterIP }
-	return port.NodePort != 0 || slices.ContainsFunc(s.LoadBalancerIPs, external) || slices.ContainsFunc(s.ExternalIPs, external)
+	isExternal := func(addr netip.Addr) bool { return FamilyOf(addr) == family && addr != clusterIP }
+	return port.NodePort != 0 || slices.ContainsFunc(s.LoadBalancerIPs, isExternal) || slices.ContainsFunc(s.ExternalIPs, isExternal)
 }
 
 // AllowedSources returns the source ranges that may dial the Service's load-balancer addresses of a family. Empty means

@@ -125,12 +125,12 @@ func TestIsNodePort(t *testing.T) {
 }
 
 func TestFrontendsAreOrderedByAddressProtocolAndPort(t *testing.T) {
-	of := func(addr string, protocol Protocol, port uint16) Frontend {
+	newFrontend := func(addr string, protocol Protocol, port uint16) Frontend {
 		return Frontend{Addr: netip.MustParseAddr(addr), Protocol: protocol, Port: port}
 	}
 	sorted := []Frontend{
-		of("0.0.0.0", TCP, 30080), of("10.96.0.1", TCP, 80), of("10.96.0.1", TCP, 443), of("10.96.0.1", UDP, 53),
-		of("10.96.0.10", TCP, 80), of("::", TCP, 30080), of("fd00:96::1", TCP, 80),
+		newFrontend("0.0.0.0", TCP, 30080), newFrontend("10.96.0.1", TCP, 80), newFrontend("10.96.0.1", TCP, 443), newFrontend("10.96.0.1", UDP, 53),
+		newFrontend("10.96.0.10", TCP, 80), newFrontend("::", TCP, 30080), newFrontend("fd00:96::1", TCP, 80),
 	}
 	shuffled := slices.Clone(sorted)
 	slices.Reverse(shuffled)

@@ -4,14 +4,14 @@ import "net/netip"
 
 // The constants of 32-bit FNV-1a. Package hash/fnv is not used because it would allocate for each endpoint.
 const (
-	fnvStart = 2166136261
-	fnvPrime = 16777619
+	fnvOffset = 2166136261
+	fnvPrime  = 16777619
 )
 
 // HashOfAddr returns the FNV-1a hash of an address, as 16 bytes, and a port. A caller that uses only some of the bits
 // must mix them first: addresses that differ in their last byte have similar hashes.
 func HashOfAddr(addr netip.AddrPort) uint32 {
-	hash := uint32(fnvStart)
+	hash := uint32(fnvOffset)
 	for _, b := range addr.Addr().As16() {
 		hash = (hash ^ uint32(b)) * fnvPrime
 	}
@@ -21,7 +21,7 @@ func HashOfAddr(addr netip.AddrPort) uint32 {
 
 // Hash returns the FNV-1a hash of namespace/name. See HashOfAddr.
 func (n ObjectName) Hash() uint32 {
-	hash := uint32(fnvStart)
+	hash := uint32(fnvOffset)
 	for i := range len(n.Namespace) {
 		hash = (hash ^ uint32(n.Namespace[i])) * fnvPrime
 	}

@@ -50,9 +50,9 @@ func JoinSlices(service *Service, candidates []*EndpointSlice) JoinedSlices {
 }
 
 // join prepares the slices of a Service with numPorts ports.
-func join(endpointSlices []*EndpointSlice, ports int) JoinedSlices {
+func join(endpointSlices []*EndpointSlice, numPorts int) JoinedSlices {
 	endpointSlices, total := LimitSlices(endpointSlices)
-	joined := JoinedSlices{slices: endpointSlices, maxEndpoints: max(1, MaxPortEndpoints/max(1, ports))}
+	joined := JoinedSlices{slices: endpointSlices, maxEndpoints: max(1, MaxPortEndpoints/max(1, numPorts))}
 	if total <= maxLinearPorts {
 		return joined
 	}
@@ -96,7 +96,7 @@ func (j JoinedSlices) Endpoints(port ServicePort, family Family) (endpoints []Po
 			endpoints = append(endpoints, PortEndpoint{Addr: netip.AddrPortFrom(entry.Addr, number), Endpoint: entry.Endpoint})
 		}
 	}
-	return resolveConflict(endpoints), max(0, count-j.maxEndpoints)
+	return sortAndCompact(endpoints), max(0, count-j.maxEndpoints)
 }
 
 // Addresses returns the addresses of a family as endpoints with port 0, and how many it skipped. They are the records
@@ -113,7 +113,7 @@ func (j JoinedSlices) Addresses(family Family) (endpoints []PortEndpoint, skippe
 			endpoints = append(endpoints, PortEndpoint{Addr: netip.AddrPortFrom(entry.Addr, 0), Endpoint: entry.Endpoint})
 		}
 	}
-	return resolveConflict(endpoints), max(0, count-j.maxEndpoints)
+	return sortAndCompact(endpoints), max(0, count-j.maxEndpoints)
 }
 
 // Hostnames returns the names of endpoints below the name of a headless Service, by address. If an address has several
@@ -132,7 +132,7 @@ func (j JoinedSlices) Hostnames() map[netip.Addr]string {
 }
 
 // sortAndCompact sorts endpoints by compareEntries, and keeps the first of those with the same address and port.
-func resolveConflict(endpoints []PortEndpoint) []PortEndpoint {
+func sortAndCompact(endpoints []PortEndpoint) []PortEndpoint {
 	slices.SortFunc(endpoints, compareEntries)
 	return slices.CompactFunc(endpoints, func(a, b PortEndpoint) bool { return a.Addr == b.Addr })
 }

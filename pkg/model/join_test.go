@@ -129,20 +129,20 @@ func TestDuplicateEntriesAreResolvedByPrecedence(t *testing.T) {
 			entry("10.0.0.1", "a"), entry("10.0.0.1", "a"),
 		},
 	}
-	for name, claims := range tests {
+	for name, entries := range tests {
 		t.Run(name, func(t *testing.T) {
-			want := []PortEndpoint{{Addr: netip.MustParseAddrPort("10.0.0.1:8080"), Endpoint: claims[0].Endpoint}}
-			backwards := slices.Clone(claims)
+			want := []PortEndpoint{{Addr: netip.MustParseAddrPort("10.0.0.1:8080"), Endpoint: entries[0].Endpoint}}
+			backwards := slices.Clone(entries)
 			slices.Reverse(backwards)
-			for _, order := range [][]SliceEndpoint{claims, backwards} {
+			for _, order := range [][]SliceEndpoint{entries, backwards} {
 				if diff := cmp.Diff(want, endpointsOf(web, []*EndpointSlice{webSlice(order...)}), compareAddrs); diff != "" {
 					t.Errorf("in one slice, endpoints differ (-want +got):\n%s", diff)
 				}
-				var apart []*EndpointSlice
-				for _, claim := range order {
-					apart = append(apart, webSlice(claim))
+				var separate []*EndpointSlice
+				for _, e := range order {
+					separate = append(separate, webSlice(e))
 				}
-				if diff := cmp.Diff(want, endpointsOf(web, apart), compareAddrs); diff != "" {
+				if diff := cmp.Diff(want, endpointsOf(web, separate), compareAddrs); diff != "" {
 					t.Errorf("in separate slices, endpoints differ (-want +got):\n%s", diff)
 				}
 			}
@@ -259,15 +259,15 @@ func TestHeadlessSlicesServeOnlyHeadlessServices(t *testing.T) {
 			Endpoints: []SliceEndpoint{{Addr: netip.MustParseAddr(addr), Endpoint: Endpoint{Ready: true}}},
 		}
 	}
-	named := []*EndpointSlice{slice("a", "10.0.0.1", true), slice("b", "10.0.0.2", false)}
+	endpointSlices := []*EndpointSlice{slice("a", "10.0.0.1", true), slice("b", "10.0.0.2", false)}
 	port := ServicePort{Protocol: TCP, Port: 80}
 	for isHeadless, want := range map[bool]int{false: 1, true: 2} {
 		service := &Service{IsHeadless: isHeadless, Ports: []ServicePort{port}}
-		if endpoints, _ := JoinSlices(service, named).Endpoints(port, IPv4); len(endpoints) != want {
+		if endpoints, _ := JoinSlices(service, endpointSlices).Endpoints(port, IPv4); len(endpoints) != want {
 			t.Errorf("headless %t: endpoints %v, want %d", isHeadless, endpoints, want)
 		}
 	}
-	if len(named) != 2 || named[0].Name.Name != "a" {
+	if len(endpointSlices) != 2 || endpointSlices[0].Name.Name != "a" {
 		t.Error("JoinSlices modified its input")
 	}
 }

@@ -18,7 +18,7 @@ type Node struct {
 
 	// IneligibleReason is why load balancers should not send connections to this node: it is being deleted, drained or
 	// shut down, or is about to be. It is empty if they may. It does not affect decisions about Services.
-	NotEligible string
+	IneligibleReason string
 }
 
 // NodePortAddresses are the addresses of the node that serve node ports: kube-proxy's setting of that name.

@@ -9,8 +9,8 @@ import (
 type Prefixes []netip.Prefix
 
 // SortPrefixes returns a sorted copy of prefixes that do not overlap.
-func SortPrefixes(list []netip.Prefix) Prefixes {
-	return slices.SortedFunc(slices.Values(list), netip.Prefix.Compare)
+func SortPrefixes(prefixes []netip.Prefix) Prefixes {
+	return slices.SortedFunc(slices.Values(prefixes), netip.Prefix.Compare)
 }
 
 // Contains reports whether a prefix contains the address. It uses a binary search, because there may be many.

@@ -26,7 +26,7 @@ type Annotation struct {
 	// IgnoredCode is the stable code of the finding that the annotation has no effect.
 	IgnoredCode string
 	// NamespaceAnnotation is the annotation that is probably meant if this one is set on a Namespace; empty if unknown.
-	OnNamespace string
+	NamespaceAnnotation string
 	// IsPreference is set if the annotation chooses preferred endpoints. The webhook then applies no default.
 	IsPreference bool
 	// IsGenericName is set if other programs may have annotations with similar names. It is then never suggested.
@@ -41,7 +41,7 @@ type Annotation struct {
 var Annotations = [...]Annotation{
 	{
 		Name: TopologyKeysAnnotation, IgnoredCode: "TopologyKeysIgnored", Since: "v0.1.0", read: (*parser).readKeys,
-		OnNamespace: DefaultTopologyKeysAnnotation, IsPreference: true,
+		NamespaceAnnotation: DefaultTopologyKeysAnnotation, IsPreference: true,
 		Description: "Node label keys in order of preference: connections go to the endpoints that match the first key that any endpoint matches",
 	},
 	{
@@ -56,8 +56,8 @@ var Annotations = [...]Annotation{
 	},
 	{
 		Name: MaxLoadAnnotation, IgnoredCode: "LoadBoundIgnored", Since: "v0.1.0", read: (*parser).readBound,
-		OnNamespace: DefaultTopologyModeAnnotation + "=" + ModeBalanced,
-		Description: "the load bound: the maximum expected load of an endpoint, in percent of the mean, if others can accept the rest",
+		NamespaceAnnotation: DefaultTopologyModeAnnotation + "=" + ModeBalanced,
+		Description:         "the load bound: the maximum expected load of an endpoint, in percent of the mean, if others can accept the rest",
 	},
 	{
 		Name: ClientsAnnotation, IgnoredCode: "ClientsIgnored", Since: "v0.1.0", read: (*parser).readClients, IsGenericName: true,
@@ -72,8 +72,8 @@ var Annotations = [...]Annotation{
 // The names of the annotations. DomainAnnotations are those in our domain, which only this proxy reads; ModeAnnotations
 // are those of Kubernetes.
 var (
-	OwnAnnotations  = NamesOf(func(a Annotation) bool { return strings.HasPrefix(a.Name, Domain) })
-	ModeAnnotations = NamesOf(func(a Annotation) bool { return !strings.HasPrefix(a.Name, Domain) })
+	DomainAnnotations = NamesOf(func(a Annotation) bool { return strings.HasPrefix(a.Name, Domain) })
+	ModeAnnotations   = NamesOf(func(a Annotation) bool { return !strings.HasPrefix(a.Name, Domain) })
 )
 
 // NamesOf returns the names of the annotations for which match returns true.

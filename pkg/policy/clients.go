@@ -33,11 +33,11 @@ func ParseClients(value, namespace string) (clients []string, err error) {
 	return parseClients(strings.Split(value, ","), namespace)
 }
 
-func parseClients(entries []string, ownNamespace string) (clients []string, err error) {
+func parseClients(entries []string, serviceNamespace string) (clients []string, err error) {
 	var errs EntryErrors
 	for i, entry := range entries {
 		client := strings.TrimSpace(entry)
-		if err, found := checkClient(client, clients, ownNamespace); found {
+		if err, found := checkClient(client, clients, serviceNamespace); found {
 			err.Entry, err.Position = client, i+1
 			errs = append(errs, err)
 		}
@@ -50,7 +50,7 @@ func parseClients(entries []string, ownNamespace string) (clients []string, err 
 }
 
 // checkClient returns the first rule that an entry breaks, given the entries before it.
-func checkClient(client string, earlier []string, ownNamespace string) (EntryError, bool) {
+func checkClient(client string, earlier []string, serviceNamespace string) (EntryError, bool) {
 	if client == "" {
 		return EntryError{Rule: NotEmpty, Cause: "is empty", Remedy: "remove the extra comma, or write the missing Service"}, true
 	}
@@ -62,11 +62,11 @@ func checkClient(client string, earlier []string, ownNamespace string) (EntryErr
 	if isServiceName(client) {
 		return EntryError{}, false
 	}
-	return serviceNameError(client, ownNamespace), true
+	return serviceNameError(client, serviceNamespace), true
 }
 
 // serviceNameError returns the error for an entry that is not the name of a Service.
-func serviceNameError(client, ownNamespace string) EntryError {
+func serviceNameError(client, serviceNamespace string) EntryError {
 	err := EntryError{Rule: ServiceName, Cause: "is not the namespace and name of a Service", Remedy: `write it as "shop/frontend"`}
 	if resemblesMeasured(client) {
 		err.Remedy = "did you mean the annotation " + DemandSourceAnnotation + "=" + Measured + "?"
@@ -75,7 +75,7 @@ func serviceNameError(client, ownNamespace string) EntryError {
 	if !strings.Contains(client, "/") {
 		err.Cause = "lacks the namespace of the Service"
 	}
-	if suggestion := suggestClient(client, ownNamespace); suggestion != "" {
+	if suggestion := suggestClient(client, serviceNamespace); suggestion != "" {
 		err.Remedy = fmt.Sprintf("did you mean %q?", suggestion)
 	} else if strings.ContainsAny(client, "; \t\n[]\"'|") {
 		err.Remedy = "separate Services with commas, and put neither quotes nor brackets around them"
@@ -97,14 +97,14 @@ func isServiceName(text string) bool {
 
 // suggestClient returns the Service that was probably meant: written in upper case, as its DNS name, or without its
 // namespace. It returns "" if none is similar.
-func suggestClient(text, ownNamespace string) string {
+func suggestClient(text, serviceNamespace string) string {
 	const longest = 253
 	if len(text) > longest {
 		return ""
 	}
 	text = strings.ToLower(text)
 	labels := strings.Split(text, ".")
-	candidates := []string{text, ownNamespace + "/" + text}
+	candidates := []string{text, serviceNamespace + "/" + text}
 	if len(labels) == 2 || len(labels) > 2 && labels[2] == "svc" {
 		candidates = append(candidates, labels[1]+"/"+labels[0])
 	}

@@ -17,8 +17,8 @@ func TestParseClientsAccepts(t *testing.T) {
 		clientsOf(8):                        strings.Split(clientsOf(8), ","),
 		"measured/measured":                 {"measured/measured"}, // a Service with that name
 	} {
-		named, err := ParseClients(value, "shop")
-		if diff := cmp.Diff(want, named); diff != "" || err != nil {
+		clients, err := ParseClients(value, "shop")
+		if diff := cmp.Diff(want, clients); diff != "" || err != nil {
 			t.Errorf("ParseClients(%q): %v (-want +got):\n%s", value, err, diff)
 		}
 	}

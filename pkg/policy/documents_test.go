@@ -18,20 +18,20 @@ import (
 func TestTheREADMEHasTheAnnotations(t *testing.T) {
 	var table strings.Builder
 	table.WriteString("| on | | since | meaning |\n|---|---|---|---|\n")
-	row := func(on, name, since, meaning string) {
+	addRow := func(on, name, since, meaning string) {
 		if meaning == "" || since == "" {
 			t.Errorf("%s: meaning %q, since %q", name, meaning, since)
 		}
 		fmt.Fprintf(&table, "| %s | `%s` | %s | %s |\n", on, name, since, meaning)
 	}
 	for _, annotation := range policy.Annotations {
-		row("Service", annotation.Name, annotation.Since, annotation.Description)
+		addRow("Service", annotation.Name, annotation.Since, annotation.Description)
 	}
-	for _, standard := range policy.NamespaceDefaults {
-		row("Namespace", standard.Name, "v0.1.0", "the default of `"+standard.Of+"` for its Services, which the webhook writes; or `None`")
+	for _, setting := range policy.NamespaceDefaults {
+		addRow("Namespace", setting.Name, "v0.1.0", "the default of `"+setting.Of+"` for its Services, which the webhook writes; or `None`")
 	}
 	for _, label := range policy.NodeLabels {
-		row("Node, as a label", label.Name, label.Since, label.Description)
+		addRow("Node, as a label", label.Name, label.Since, label.Description)
 	}
 	golden.Tables(t, "../../README.md", map[string]string{"annotations": table.String()})
 }
@@ -52,21 +52,21 @@ func TestTheAPIServerCallsTheWebhookAboutEachAnnotation(t *testing.T) {
 		return rest[:end[0]]
 	}
 
-	var own []string
+	var listed []string
 	for _, found := range regexp.MustCompile(`'([^']+)' in object\.metadata\.annotations`).FindAllStringSubmatch(
 		condition("says-nothing-itself"), -1) {
-		own = append(own, found[1])
+		listed = append(listed, found[1])
 	}
-	prefer := policy.NamesOf(func(a policy.Annotation) bool { return a.IsPreference })
-	slices.Sort(own)
-	slices.Sort(prefer)
-	if diff := cmp.Diff(prefer, own); diff != "" {
+	preferences := policy.NamesOf(func(a policy.Annotation) bool { return a.IsPreference })
+	slices.Sort(listed)
+	slices.Sort(preferences)
+	if diff := cmp.Diff(preferences, listed); diff != "" {
 		t.Errorf("annotations that prevent a default (-policy +manifest):\n%s", diff)
 	}
 
-	about := condition("says-something-about-topology")
+	expression := condition("says-something-about-topology")
 	quoted := func(function string) (words []string) {
-		for _, found := range regexp.MustCompile(`key(?:\.lowerAscii\(\))?\.`+function+`\('([^']+)'\)`).FindAllStringSubmatch(about, -1) {
+		for _, found := range regexp.MustCompile(`key(?:\.lowerAscii\(\))?\.`+function+`\('([^']+)'\)`).FindAllStringSubmatch(expression, -1) {
 			words = append(words, found[1])
 		}
 		return words
@@ -76,10 +76,10 @@ func TestTheAPIServerCallsTheWebhookAboutEachAnnotation(t *testing.T) {
 		if !slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(annotation.Name, prefix) }) {
 			t.Errorf("%s has none of the prefixes %q", annotation.Name, prefixes)
 		}
-		isNear := slices.ContainsFunc(words, func(word string) bool { return strings.Contains(annotation.Name, word) })
-		if isNear == annotation.IsGenericName {
+		isMatched := slices.ContainsFunc(words, func(word string) bool { return strings.Contains(annotation.Name, word) })
+		if isMatched == annotation.IsGenericName {
 			t.Errorf("%s: the API server calls the webhook for this name in other domains: %v, but IsGenericName is %v",
-				annotation.Name, isNear, annotation.IsGenericName)
+				annotation.Name, isMatched, annotation.IsGenericName)
 		}
 	}
 }
@@ -94,7 +94,7 @@ func TestThePoliciesCoverEachAnnotation(t *testing.T) {
 	for _, variable := range []string{"unknownWords", "SVC009", "wordsOfAnother"} {
 		_, rest, _ := strings.Cut(string(text), "- name: "+variable+"\n")
 		expression, _, _ := strings.Cut(rest, "\n  - name: ")
-		for _, name := range policy.OwnAnnotations {
+		for _, name := range policy.DomainAnnotations {
 			if !strings.Contains(expression, name) {
 				t.Errorf("%s does not contain %s", variable, name)
 			}
@@ -110,9 +110,9 @@ func TestAnnotationsAreConsistent(t *testing.T) {
 	}
 	for _, annotation := range policy.Annotations {
 		known := slices.ContainsFunc(policy.NamespaceDefaults[:], func(d struct{ Name, Of string }) bool {
-			return d.Name == strings.SplitN(annotation.OnNamespace, "=", 2)[0]
+			return d.Name == strings.SplitN(annotation.NamespaceAnnotation, "=", 2)[0]
 		})
-		if annotation.OnNamespace != "" && !known || annotation.IgnoredCode == "" {
+		if annotation.NamespaceAnnotation != "" && !known || annotation.IgnoredCode == "" {
 			t.Errorf("the code is missing, or the annotation of a Namespace is unknown: %+v", annotation)
 		}
 	}

@@ -95,17 +95,17 @@ func (p *parser) readKeys() bool {
 
 // readMode and readHints report an unknown mode in our domain. readHints also reports ModeBalanced if the other
 // annotation overrides it.
-func (p *parser) readMode() bool { return p.readUnknownMode(TopologyModeAnnotation) }
+func (p *parser) readMode() bool { return p.ignoreUnknownMode(TopologyModeAnnotation) }
 
 func (p *parser) readHints() bool {
-	p.readUnknownMode(TopologyAwareHintsAnnotation)
+	p.ignoreUnknownMode(TopologyAwareHintsAnnotation)
 	if OverridesBalanced(p.Annotations) {
 		p.ignore(TopologyModeAnnotation, BalancedConflict)
 	}
 	return true
 }
 
-func (p *parser) readUnknownMode(annotation string) bool {
+func (p *parser) ignoreUnknownMode(annotation string) bool {
 	if value := p.Annotations[annotation]; IsUnknownMode(value) {
 		p.ignore(annotation, UnknownMode(value))
 	}
@@ -173,7 +173,7 @@ func (p *parser) readClients() bool {
 	case err != nil:
 		p.ignore(ClientsAnnotation, err.Error())
 	case p.topology.MaxLoad == 0:
-		p.ignore(ClientsAnnotation, ClientsNeedBound)
+		p.ignore(ClientsAnnotation, NeedsBound)
 	default:
 		p.topology.Clients = clients
 	}
@@ -194,7 +194,7 @@ func (p *parser) readDemandSource() bool {
 	case err != nil:
 		p.ignore(DemandSourceAnnotation, err.Error())
 	case !isBounded:
-		p.ignore(DemandSourceAnnotation, ClientsNeedBound)
+		p.ignore(DemandSourceAnnotation, NeedsBound)
 	case p.IsHeadless:
 		p.ignore(DemandSourceAnnotation, MeasuredHeadless)
 	default:

@@ -47,21 +47,21 @@ func ignoredOf(text string) (list []IgnoredAnnotation) {
 				ignored.Annotation, text = annotation, rest
 			}
 		}
-		next := len(text)
+		end := len(text)
 		for _, annotation := range [...]string{MaxLoadAnnotation, ClientsAnnotation, DemandSourceAnnotation, TopologyModeAnnotation} {
-			if at := strings.Index(text, ". "+annotation+" "); at >= 0 {
-				next = min(next, at)
+			if index := strings.Index(text, ". "+annotation+" "); index >= 0 {
+				end = min(end, index)
 			}
 		}
-		ignored.Reason, text = text[:next], strings.TrimPrefix(text[next:], ". ")
+		ignored.Reason, text = text[:end], strings.TrimPrefix(text[end:], ". ")
 		list = append(list, ignored)
 	}
 	return list
 }
 
 // anyContains reports whether any reason contains a text.
-func anyContains(list []IgnoredAnnotation, words string) bool {
-	return slices.ContainsFunc(list, func(ignored IgnoredAnnotation) bool { return strings.Contains(ignored.Reason, words) })
+func anyContains(list []IgnoredAnnotation, text string) bool {
+	return slices.ContainsFunc(list, func(ignored IgnoredAnnotation) bool { return strings.Contains(ignored.Reason, text) })
 }
 
 func TestParseBounds(t *testing.T) {
@@ -151,7 +151,7 @@ func TestParseBounds(t *testing.T) {
 		},
 		"a demand source without a bound has no effect": {
 			annotations: short{"keys": "rack", "demand": "measured"},
-			want:        parsed{Keys: rack, Ignored: ignoredOf("vicinity.dev/demand-source " + ClientsNeedBound)},
+			want:        parsed{Keys: rack, Ignored: ignoredOf("vicinity.dev/demand-source " + NeedsBound)},
 		},
 		"a headless Service is never measured": {
 			annotations: short{"keys": "rack", "load": "150%", "clients": "a/b", "demand": "measured"}, headless: true,
@@ -276,11 +276,11 @@ func TestParseBounds(t *testing.T) {
 		},
 		"clients without a bound": {
 			annotations: short{"keys": "rack", "clients": "a/b"},
-			want:        parsed{Keys: rack, Ignored: ignoredOf("vicinity.dev/clients " + ClientsNeedBound)},
+			want:        parsed{Keys: rack, Ignored: ignoredOf("vicinity.dev/clients " + NeedsBound)},
 		},
 		"clients without a bound, measured by default": {
 			annotations: short{"keys": "rack", "clients": "a/b"}, measured: true,
-			want: parsed{Keys: rack, Ignored: ignoredOf("vicinity.dev/clients " + ClientsNeedBound)},
+			want: parsed{Keys: rack, Ignored: ignoredOf("vicinity.dev/clients " + NeedsBound)},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -299,7 +299,7 @@ func TestParseBounds(t *testing.T) {
 // requests a bound has one, or a reason why not. An invalid bound does not disable the keys.
 func TestBoundInvariants(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 8))
-	put := func(annotations map[string]string, key string, values ...string) {
+	maybeSet := func(annotations map[string]string, key string, values ...string) {
 		if random.IntN(2) == 0 {
 			annotations[key] = values[random.IntN(len(values))]
 		}
@@ -307,12 +307,12 @@ func TestBoundInvariants(t *testing.T) {
 	bounded := 0
 	for range 50_000 {
 		annotations := map[string]string{}
-		put(annotations, TopologyKeysAnnotation, "rack", "rack, *", "*", "a b", "")
-		put(annotations, MaxLoadAnnotation, "120%", "1000%", "1.2", "")
-		put(annotations, ClientsAnnotation, "a/b", "b", "", "measured", "a/b, measured")
-		put(annotations, DemandSourceAnnotation, "measured", "measured", "Measured", "")
-		put(annotations, TopologyModeAnnotation, ModeBalanced, "Auto", "Disabled", "vicinity.dev/x")
-		put(annotations, TopologyAwareHintsAnnotation, ModeBalanced, "Auto", "x")
+		maybeSet(annotations, TopologyKeysAnnotation, "rack", "rack, *", "*", "a b", "")
+		maybeSet(annotations, MaxLoadAnnotation, "120%", "1000%", "1.2", "")
+		maybeSet(annotations, ClientsAnnotation, "a/b", "b", "", "measured", "a/b, measured")
+		maybeSet(annotations, DemandSourceAnnotation, "measured", "measured", "Measured", "")
+		maybeSet(annotations, TopologyModeAnnotation, ModeBalanced, "Auto", "Disabled", "vicinity.dev/x")
+		maybeSet(annotations, TopologyAwareHintsAnnotation, ModeBalanced, "Auto", "x")
 		input := Input{
 			Annotations: annotations, ExternalTrafficLocal: random.IntN(4) == 0, DefaultMaxLoad: uint64(random.IntN(2) * 300),
 			DefaultMeasured: random.IntN(2) == 0, IsHeadless: random.IntN(4) == 0,
@@ -341,9 +341,9 @@ func TestBoundInvariants(t *testing.T) {
 			continue
 		}
 		annotations[MaxLoadAnnotation] = FormatMaxLoad(input.defaultMaxLoad())
-		read := parse(input)
-		if diff := cmp.Diff(read.Keys, got.Keys); diff != "" || read.MaxLoad != got.MaxLoad || !anyContains(got.Ignored, ";") {
-			t.Fatalf("with the default bound: %+v, with an invalid bound: %+v; want equal keys and bounds, and a reason", read, got)
+		corrected := parse(input)
+		if diff := cmp.Diff(corrected.Keys, got.Keys); diff != "" || corrected.MaxLoad != got.MaxLoad || !anyContains(got.Ignored, ";") {
+			t.Fatalf("with the default bound: %+v, with an invalid bound: %+v; want equal keys and bounds, and a reason", corrected, got)
 		}
 	}
 	if bounded < 5000 {

@@ -24,7 +24,7 @@ var formerNames = map[string][]string{
 // setting; a candidate that differs in case, spaces or punctuation; a typo; the singular or plural; another prefix
 // before the last slash; a candidate that begins the word. It returns the first match, or "" if no candidate is
 // similar.
-func Suggest(word string, known ...string) string {
+func Suggest(word string, candidates ...string) string {
 	if len(word) > maxQuoted {
 		return ""
 	}
@@ -35,12 +35,12 @@ func Suggest(word string, known ...string) string {
 		func(other string) bool { return IsTypo(letters, lettersOf(other)) },
 		func(other string) bool { return isSameOrTypo(singular(letters), singular(lettersOf(other))) },
 		func(other string) bool {
-			return lettersOf(nameOf(word)) != "" && lettersOf(nameOf(word)) == lettersOf(nameOf(other))
+			return lettersOf(lastSegment(word)) != "" && lettersOf(lastSegment(word)) == lettersOf(lastSegment(other))
 		},
-		func(other string) bool { return IsTypo(lettersOf(nameOf(word)), lettersOf(nameOf(other))) },
+		func(other string) bool { return IsTypo(lettersOf(lastSegment(word)), lettersOf(lastSegment(other))) },
 		func(other string) bool { return isWordPrefixOf(other, word) },
 	} {
-		for _, other := range known {
+		for _, other := range candidates {
 			if other != word && matches(other) {
 				return other
 			}
@@ -77,14 +77,14 @@ func isWordPrefixOf(words, name string) bool {
 }
 
 // lastSegment returns the part after the last slash.
-func nameOf(word string) string { return word[strings.LastIndexByte(word, '/')+1:] }
+func lastSegment(word string) string { return word[strings.LastIndexByte(word, '/')+1:] }
 
 // IsTypo reports whether two words differ at one position by at most two letters: omitted, added, mistyped or swapped.
 // If both letters are replaced it is another word: internalTrafficPolicy is not a typo of externalTrafficPolicy. Words
 // of less than four letters are too short to compare.
 func IsTypo(a, b string) bool {
-	const shortest, most = 4, 2
-	if min(len(a), len(b)) < shortest {
+	const minLength, maxLetters = 4, 2
+	if min(len(a), len(b)) < minLength {
 		return false
 	}
 	for a != "" && b != "" && a[0] == b[0] {
@@ -93,6 +93,6 @@ func IsTypo(a, b string) bool {
 	for a != "" && b != "" && a[len(a)-1] == b[len(b)-1] {
 		a, b = a[:len(a)-1], b[:len(b)-1]
 	}
-	isOtherWord := len(a) == most && len(b) == most && (a[0] != b[1] || a[1] != b[0])
-	return max(len(a), len(b)) <= most && !isOtherWord
+	isOtherWord := len(a) == maxLetters && len(b) == maxLetters && (a[0] != b[1] || a[1] != b[0])
+	return max(len(a), len(b)) <= maxLetters && !isOtherWord
 }

@@ -6,9 +6,9 @@ import "fmt"
 func Count[N int | uint64](n N, noun string) string { return CountOf(n, noun, noun+"s") }
 
 // CountOf formats a number with a singular or plural noun: "1 patch", "2 patches".
-func CountOf[N int | uint64](n N, one, many string) string {
+func CountOf[N int | uint64](n N, singular, plural string) string {
 	if n == 1 {
-		return "1 " + one
+		return "1 " + singular
 	}
-	return fmt.Sprintf("%d %s", n, many)
+	return fmt.Sprintf("%d %s", n, plural)
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/sanitize"
 )
 
-func TestCountUsesTheSingularForOne(t *testing.T) {
+func TestCount(t *testing.T) {
 	for n, want := range map[int]string{0: "0 more zones", 1: "1 more zone", 2: "2 more zones"} {
 		if got := sanitize.Count(n, "more zone"); got != want {
 			t.Errorf("Count(%d) = %q, want %q", n, got, want)

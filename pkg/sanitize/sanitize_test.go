@@ -10,7 +10,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/hostile"
 )
 
-func TestOnlyTheFormatHasLinesAndTabs(t *testing.T) {
+func TestFprintfEscapesArguments(t *testing.T) {
 	type name string
 	for want, args := range map[string][]any{
 		"a\tb\n":               {"%s\t%s\n", "a", "b"},
@@ -29,7 +29,7 @@ func TestOnlyTheFormatHasLinesAndTabs(t *testing.T) {
 	}
 }
 
-func TestAShortTextIsCutBetweenCharacters(t *testing.T) {
+func TestTruncate(t *testing.T) {
 	for text, want := range map[string]string{
 		strings.Repeat("a", MaxShort):         strings.Repeat("a", MaxShort),
 		strings.Repeat("a", MaxShort+1):       strings.Repeat("a", MaxShort) + "...",

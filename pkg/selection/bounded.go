@@ -28,26 +28,26 @@ func selectBounded(service *model.Service, endpoints []model.PortEndpoint, viewp
 		return choice
 	}
 	clusterWide := clusterWideView(endpoints)
-	input, share := viewpoint.share(service, clusterWide, demand)
-	input.slots, input.nearProof, input.source = share.Slots(service.Name, input.hashes), share.NearProof(), share.Source
+	record, share := viewpoint.share(service, clusterWide, demand)
+	record.slots, record.nearProof, record.source = share.Slots(service.Name, record.hashes), share.NearProof(), share.Source
 	if share.Outcome == balance.NoEndpoint {
 		choice := byKeys(endpoints) // for its reason
-		choice.planned = &input
+		choice.record = &record
 		return choice
 	}
 	for _, result := range share.KeyResults {
-		input.sentByKey = append(input.sentByKey, uint32(result.Fraction/(balance.One/fullShare)))
+		record.sentByKey = append(record.sentByKey, uint32(result.Fraction/(balance.One/fullShare)))
 	}
-	choice := Choice{Share: &share, Reason: reasonOf(&share, service.Topology.MaxLoad), Tier: tierOf(&share), planned: &input}
-	choice.fill(withoutUnreachable(input.slots, endpoints), endpoints)
+	choice := Choice{Share: &share, Reason: reasonOf(&share, service.Topology.MaxLoad), Tier: tierOf(&share), record: &record}
+	choice.fill(withoutUnreachable(record.slots, endpoints), endpoints)
 	if len(choice.Endpoints) == 0 {
-		choice.fillWithout(input.slots, endpoints, byKeys)
+		choice.fillReachable(record.slots, endpoints, byKeys)
 	}
 	choice.markDemotedOnly()
 	if service.AffinityTimeout > 0 {
-		isUnreachable := choice.Endpoints[0].IsUnreachable()
+		chosenUnreachable := choice.Endpoints[0].IsUnreachable()
 		choice.Standby = filterEndpoints(endpoints, func(endpoint *model.PortEndpoint) bool {
-			return hasRank(endpoint, share.Rank) && viewpoint.allows(keys, endpoint) && endpoint.IsUnreachable() == isUnreachable
+			return hasRank(endpoint, share.Rank) && viewpoint.allows(keys, endpoint) && endpoint.IsUnreachable() == chosenUnreachable
 		})
 	}
 	return choice
@@ -70,7 +70,7 @@ func withoutUnreachable(slots []int, endpoints []model.PortEndpoint) []int {
 
 // fillReachable is for a plan that sends all connections to unreachable nodes. It chooses among the endpoints on other
 // nodes by the keys, without a bound. If they match none, it applies the plan as it is.
-func (c *Choice) fillWithout(slots []int, endpoints []model.PortEndpoint, byKeys func([]model.PortEndpoint) Choice) {
+func (c *Choice) fillReachable(slots []int, endpoints []model.PortEndpoint, byKeys func([]model.PortEndpoint) Choice) {
 	others := filterEndpoints(endpoints, func(endpoint *model.PortEndpoint) bool { return !endpoint.IsUnreachable() })
 	if choice := withDemotions(others, byKeys); len(choice.Endpoints) > 0 {
 		c.Endpoints, c.Reason, c.Tier = choice.Endpoints, choice.Reason, choice.Tier
@@ -87,7 +87,7 @@ func hasRank(endpoint *model.PortEndpoint, want model.Rank) bool {
 
 // planRecord has the input and the result of a plan for one port: enough to detect whether a change of the demand makes
 // a difference.
-type planInput struct {
+type planRecord struct {
 	endpointClasses *balance.EndpointClasses
 	hashes          []uint32 // of the endpoints
 	slots           []int    // of each endpoint
@@ -96,23 +96,23 @@ type planInput struct {
 	source          balance.Source // of the demand
 }
 
-func newPlanInput(service *model.Service, endpoints []model.PortEndpoint, viewpoint NodeView) planInput {
-	return planInput{
+func newPlanRecord(service *model.Service, endpoints []model.PortEndpoint, viewpoint NodeView) planRecord {
+	return planRecord{
 		endpointClasses: balance.NewEndpointClasses(service.Topology.Keys, endpoints, viewpoint.ValueOf), hashes: balance.Hashes(endpoints),
 	}
 }
 
 // share plans for all nodes unless the plan is cached, and returns this node's share and the record of the plan.
-func (v NodeView) share(service *model.Service, endpoints []model.PortEndpoint, demand balance.Demand) (planInput, balance.Share) {
+func (v NodeView) share(service *model.Service, endpoints []model.PortEndpoint, demand balance.Demand) (planRecord, balance.Share) {
 	if v.plan != nil {
 		return v.plan.share(service, endpoints, demand, v)
 	}
-	input := newPlanInput(service, endpoints, v)
-	return input, input.plan(service, demand, v.Node)
+	record := newPlanRecord(service, endpoints, v)
+	return record, record.plan(service, demand, v.Node)
 }
 
 // plan plans for all nodes, and returns the share of one node.
-func (p *planInput) plan(service *model.Service, demand balance.Demand, node model.Node) balance.Share {
+func (p *planRecord) plan(service *model.Service, demand balance.Demand, node model.Node) balance.Share {
 	plan := plans.Get().(*balance.Plan)
 	defer plans.Put(plan)
 	plan.Compute(demand, p.endpointClasses, int(service.Topology.MaxLoad))
@@ -232,7 +232,7 @@ func (l *Load) placeholders() []string {
 	return []string{
 		"{kept}", l.NearShare.String(), "{rest}", l.SpillShare.String(), "{next}", groupName(l.Next, l.NextValue),
 		"{endpoints}", endpointCountText(l.Endpoints, l.AllEndpoints), "{demand}", l.demandText(),
-		"{unbounded}", times(l.Unbounded), "{busiest}", times(l.Busiest), "{limit}", fmt.Sprintf("%d %%", l.Limit),
+		"{unbounded}", formatRatio(l.Unbounded), "{busiest}", formatRatio(l.Busiest), "{limit}", fmt.Sprintf("%d %%", l.Limit),
 	}
 }
 
@@ -263,18 +263,18 @@ func groupName(key, value string) string {
 	return "its " + key + ", " + strconv.Quote(value)
 }
 
-func endpointCountText(some, all uint64) string {
+func endpointCountText(count, all uint64) string {
 	if all == 1 {
 		return "the only endpoint is"
 	}
 	verb := "are"
-	if some == 1 {
+	if count == 1 {
 		verb = "is"
 	}
-	return fmt.Sprintf("%d of %d endpoints %s", some, all, verb)
+	return fmt.Sprintf("%d of %d endpoints %s", count, all, verb)
 }
 
 // formatRatio formats a ratio that is given in per mille, with two decimals.
-func times(perMille uint64) string {
+func formatRatio(perMille uint64) string {
 	return fmt.Sprintf("%d.%02d", (perMille+5)/1000, (perMille+5)%1000/10)
 }

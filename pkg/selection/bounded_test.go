@@ -17,30 +17,30 @@ var boundedCodes = []Code{WithinLoadBound, Spillover, NoNearEndpoints, LoadBound
 	NotSelectedByPlan}
 
 // boundedSetup is a cluster with a load-bounded Service.
-type town struct {
+type boundedSetup struct {
 	change model.Change
 	web    model.ObjectName
 }
 
 // newBoundedSetup returns a cluster of zones with the given numbers of nodes and endpoints. The nodes are zone-a-0,
 // zone-a-1 and so on, the endpoints 10.1.zone.number.
-func newTown(topology policy.Topology, nodes, endpoints []int) *town {
-	t := &town{web: model.ObjectName{Namespace: "shop", Name: "web"}}
+func newBoundedSetup(topology policy.Topology, nodes, endpoints []int) *boundedSetup {
+	s := &boundedSetup{web: model.ObjectName{Namespace: "shop", Name: "web"}}
 	service := &model.Service{
-		Name: t.web, ClusterIPs: decideAddrs("10.96.0.1"), Ports: []model.ServicePort{{Protocol: model.TCP, Port: 80}}, Topology: topology,
+		Name: s.web, ClusterIPs: decideAddrs("10.96.0.1"), Ports: []model.ServicePort{{Protocol: model.TCP, Port: 80}}, Topology: topology,
 	}
 	slice := &model.EndpointSlice{
-		Name: model.ObjectName{Namespace: "shop", Name: "web-1"}, Service: t.web, Ports: []model.SlicePort{{Protocol: model.TCP, Port: 8080}},
+		Name: model.ObjectName{Namespace: "shop", Name: "web-1"}, Service: s.web, Ports: []model.SlicePort{{Protocol: model.TCP, Port: 8080}},
 	}
-	t.change = model.Change{
-		Services: map[model.ObjectName]*model.Service{t.web: service}, Nodes: map[string]*model.Node{},
+	s.change = model.Change{
+		Services: map[model.ObjectName]*model.Service{s.web: service}, Nodes: map[string]*model.Node{},
 		Slices: map[model.ObjectName]*model.EndpointSlice{slice.Name: slice}, AllNodes: new(true),
 	}
 	for z := range nodes {
 		name := fmt.Sprintf("zone-%c", 'a'+z)
 		for n := range nodes[z] {
 			node := fmt.Sprintf("%s-%d", name, n)
-			t.change.Nodes[node] = &model.Node{Name: node, Labels: map[string]string{zone: name}}
+			s.change.Nodes[node] = &model.Node{Name: node, Labels: map[string]string{zone: name}}
 		}
 		for e := range endpoints[z] {
 			slice.Endpoints = append(slice.Endpoints, model.SliceEndpoint{
@@ -51,19 +51,19 @@ func newTown(topology policy.Topology, nodes, endpoints []int) *town {
 			})
 		}
 	}
-	return t
+	return s
 }
 
-func (t *town) slice() *model.EndpointSlice {
-	return t.change.Slices[model.ObjectName{Namespace: "shop", Name: "web-1"}]
+func (s *boundedSetup) slice() *model.EndpointSlice {
+	return s.change.Slices[model.ObjectName{Namespace: "shop", Name: "web-1"}]
 }
 
 // decide returns the decision on a node.
-func (t *town) decide(test testing.TB, node string) Decision {
+func (s *boundedSetup) decide(test testing.TB, node string) Decision {
 	test.Helper()
 	cluster := model.NewCluster(node)
-	cluster.Apply(t.change)
-	decisions := NewPlanner(cluster).Decide(t.web, []model.Family{model.IPv4})
+	cluster.Apply(s.change)
+	decisions := NewPlanner(cluster).Decide(s.web, []model.Family{model.IPv4})
 	if len(decisions) != 1 {
 		test.Fatalf("%d decisions, want one", len(decisions))
 	}
@@ -79,29 +79,29 @@ func bounded(limit uint64, keys ...policy.Key) policy.Topology {
 func TestReasonsOfBoundedServices(t *testing.T) {
 	keys := bounded(120, zoneThenAll...)
 	tests := map[string]struct {
-		town *town
+		town *boundedSetup
 		node string
 		tier string
 		want string
 	}{
 		"enough near": {
-			newTown(keys, []int{3, 3, 3}, []int{6, 1, 1}), "zone-a-1", zone,
+			newBoundedSetup(keys, []int{3, 3, 3}, []int{6, 1, 1}), "zone-a-1", zone,
 			`All of this node's connections stay in its topology.kubernetes.io/zone, "zone-a": 6 of 8 endpoints are there, ` +
 				`and none expects more than 0.93 times the mean load; max-load is 120 %.`,
 		},
 		"too few near": {
-			newTown(keys, []int{3, 3, 3}, []int{6, 1, 1}), "zone-b-2", "*",
+			newBoundedSetup(keys, []int{3, 3, 3}, []int{6, 1, 1}), "zone-b-2", "*",
 			`45 % of this node's connections stay in its topology.kubernetes.io/zone, "zone-b", and 55 % go to the whole ` +
 				`cluster: 1 of 8 endpoints is there for 3 of 9 of the demand, and would expect 2.67 times the mean load without the bound; ` +
 				`max-load is 120 %.`,
 		},
 		"no endpoint near": {
-			newTown(keys, []int{3, 3, 3}, []int{0, 1, 2}), "zone-a-0", "*",
+			newBoundedSetup(keys, []int{3, 3, 3}, []int{0, 1, 2}), "zone-a-0", "*",
 			`No endpoint is in its topology.kubernetes.io/zone, "zone-a"; all of this node's connections go to the whole ` +
 				`cluster, most to the least loaded endpoints.`,
 		},
 		"a hard key": {
-			newTown(bounded(100, policy.Zone), []int{2, 2}, []int{1, 3}), "zone-b-0", zone,
+			newBoundedSetup(bounded(100, policy.Zone), []int{2, 2}, []int{1, 3}), "zone-b-0", zone,
 			`All of this node's connections stay in its topology.kubernetes.io/zone, "zone-b": 3 of 3 endpoints are there, ` +
 				`and none expects more than 1.00 times the mean load; max-load is 100 %.`,
 		},
@@ -140,9 +140,9 @@ func TestReasonNamesAMissingLabel(t *testing.T) {
 			"All of this node's connections stay on this node: "},
 	} {
 		t.Run(name, func(t *testing.T) {
-			town := newTown(bounded(200, test.keys...), []int{3, 3, 3}, []int{3, 0, 3})
-			test.change(town.change.Nodes[test.node].Labels)
-			if got := town.decide(t, test.node).Selection.Cluster.Reason.Sentence(); !strings.HasPrefix(got, test.want) {
+			setup := newBoundedSetup(bounded(200, test.keys...), []int{3, 3, 3}, []int{3, 0, 3})
+			test.change(setup.change.Nodes[test.node].Labels)
+			if got := setup.decide(t, test.node).Selection.Cluster.Reason.Sentence(); !strings.HasPrefix(got, test.want) {
 				t.Errorf("got\n%s, want\n%s", got, test.want)
 			}
 		})
@@ -151,26 +151,26 @@ func TestReasonNamesAMissingLabel(t *testing.T) {
 
 // TestTheBoundHoldsInSlots checks each endpoint's load from the slots of all nodes.
 func TestTheBoundHoldsInSlots(t *testing.T) {
-	town := newTown(bounded(120, zoneThenAll...), []int{10, 10, 10, 10}, []int{40, 1, 1, 1})
-	expects := map[netip.AddrPort]float64{}
-	for node := range town.change.Nodes {
-		choice := town.decide(t, node).Selection.Cluster
+	setup := newBoundedSetup(bounded(120, zoneThenAll...), []int{10, 10, 10, 10}, []int{40, 1, 1, 1})
+	loads := map[netip.AddrPort]float64{}
+	for node := range setup.change.Nodes {
+		choice := setup.decide(t, node).Selection.Cluster
 		sum := 0
 		for i := range choice.Endpoints {
 			sum += slotsAt(choice, i)
 		}
 		for i, endpoint := range choice.Endpoints {
-			expects[endpoint.Addr] += float64(slotsAt(choice, i)) / float64(sum)
+			loads[endpoint.Addr] += float64(slotsAt(choice, i)) / float64(sum)
 		}
 	}
 	mean := 40.0 / 43
-	for endpoint, load := range expects {
+	for endpoint, load := range loads {
 		if load > mean*1.2*1.03 {
 			t.Errorf("%s has %.2f times the mean load", endpoint, load/mean)
 		}
 	}
-	if len(expects) != 43 {
-		t.Errorf("%d endpoints are used, want all 43", len(expects))
+	if len(loads) != 43 {
+		t.Errorf("%d endpoints are used, want all 43", len(loads))
 	}
 }
 
@@ -182,9 +182,9 @@ func slotsAt(choice Choice, i int) int {
 }
 
 func TestWithoutAllNodesTheFirstKeyWins(t *testing.T) {
-	town := newTown(bounded(120, zoneThenAll...), []int{3, 3, 3}, []int{6, 1, 1})
-	town.change.AllNodes = nil
-	choice := town.decide(t, "zone-b-0").Selection.Cluster
+	setup := newBoundedSetup(bounded(120, zoneThenAll...), []int{3, 3, 3}, []int{6, 1, 1})
+	setup.change.AllNodes = nil
+	choice := setup.decide(t, "zone-b-0").Selection.Cluster
 	if choice.Reason.Code != NodesUnknown || choice.Tier != zone || len(choice.Endpoints) != 1 || choice.Slots != nil {
 		t.Errorf("got %+v", choice)
 	}
@@ -195,7 +195,7 @@ func TestWithoutAllNodesTheFirstKeyWins(t *testing.T) {
 func TestNamedClientsAreTheDemand(t *testing.T) {
 	topology := bounded(120, zoneThenAll...)
 	topology.Clients = []string{"shop/front"}
-	town := newTown(topology, []int{3, 3, 3}, []int{3, 3, 3})
+	setup := newBoundedSetup(topology, []int{3, 3, 3}, []int{3, 3, 3})
 	front := &model.EndpointSlice{
 		Name: model.ObjectName{Namespace: "shop", Name: "front-1"}, Service: model.ObjectName{Namespace: "shop", Name: "front"},
 	}
@@ -205,8 +205,8 @@ func TestNamedClientsAreTheDemand(t *testing.T) {
 			Endpoint: model.Endpoint{Node: fmt.Sprintf("zone-b-%d", n), Ready: true},
 		})
 	}
-	town.change.Slices[front.Name] = front
-	choice := town.decide(t, "zone-b-0").Selection.Cluster
+	setup.change.Slices[front.Name] = front
+	choice := setup.decide(t, "zone-b-0").Selection.Cluster
 	if choice.Reason.Code != Spillover {
 		t.Fatalf("got %s: %s", choice.Reason.Code, choice.Reason.Sentence())
 	}
@@ -218,9 +218,9 @@ func TestNamedClientsAreTheDemand(t *testing.T) {
 // TestSessionAffinityHasStandbyEndpoints: with session affinity, endpoints without a slot on this node are standby
 // endpoints.
 func TestSessionAffinityHasStandbyEndpoints(t *testing.T) {
-	town := newTown(bounded(120, zoneThenAll...), []int{3, 3, 3}, []int{6, 3, 3})
-	town.change.Services[town.web].AffinityTimeout = 1
-	choice := town.decide(t, "zone-a-0").Selection.Cluster
+	setup := newBoundedSetup(bounded(120, zoneThenAll...), []int{3, 3, 3}, []int{6, 3, 3})
+	setup.change.Services[setup.web].AffinityTimeout = 1
+	choice := setup.decide(t, "zone-a-0").Selection.Cluster
 	if len(choice.Endpoints) != 6 || len(choice.Standby) != 12 {
 		t.Errorf("%d endpoints have slots, and %d are on standby; want 6 and 12", len(choice.Endpoints), len(choice.Standby))
 	}
@@ -228,16 +228,16 @@ func TestSessionAffinityHasStandbyEndpoints(t *testing.T) {
 
 // TestBoundedServicesInRandomClusters: in any cluster, each endpoint is either chosen or excluded with a reason. All
 // reasons occur.
-func TestBoundedServicesInRandomTowns(t *testing.T) {
+func TestBoundedServicesInRandomClusters(t *testing.T) {
 	seen := map[Code]bool{}
 	keyLists := [][]policy.Key{
 		zoneThenAll, {policy.Hostname, policy.Zone, policy.AnyNode}, {policy.Zone}, {rack, policy.Zone}, {rack, policy.AnyNode},
 	}
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 3000 {
-		town := newTown(bounded(100+random.Uint64N(200), keyLists[random.IntN(len(keyLists))]...),
+		setup := newBoundedSetup(bounded(100+random.Uint64N(200), keyLists[random.IntN(len(keyLists))]...),
 			[]int{1 + random.IntN(4), random.IntN(4), random.IntN(30)}, []int{random.IntN(4), random.IntN(3), random.IntN(40)})
-		for _, node := range town.change.Nodes {
+		for _, node := range setup.change.Nodes {
 			if random.IntN(3) > 0 {
 				node.Labels[rack] = fmt.Sprint(random.IntN(3))
 			}
@@ -245,8 +245,8 @@ func TestBoundedServicesInRandomTowns(t *testing.T) {
 				delete(node.Labels, zone)
 			}
 		}
-		for i := range town.slice().Endpoints {
-			endpoint := &town.slice().Endpoints[i]
+		for i := range setup.slice().Endpoints {
+			endpoint := &setup.slice().Endpoints[i]
 			if random.IntN(4) == 0 {
 				endpoint.Ready, endpoint.Terminating = false, random.IntN(2) == 0
 			}
@@ -255,9 +255,9 @@ func TestBoundedServicesInRandomTowns(t *testing.T) {
 			}
 		}
 		if random.IntN(10) == 0 {
-			town.change.AllNodes = nil
+			setup.change.AllNodes = nil
 		}
-		checkBounded(t, town.decide(t, "zone-a-0"), seen)
+		checkBounded(t, setup.decide(t, "zone-a-0"), seen)
 	}
 	for _, code := range boundedCodes {
 		if !seen[code] {
@@ -287,9 +287,9 @@ func checkBounded(t *testing.T, decision Decision, seen map[Code]bool) {
 	}
 	plain := *decision.Service
 	plain.Topology.MaxLoad = 0
-	without := Select(&plain, false, decision.Endpoints, decision.Viewpoint).Cluster
-	if (len(without.Endpoints) == 0) != (len(choice.Endpoints) == 0) {
-		t.Errorf("with the bound %d endpoints are chosen, without it %d", len(choice.Endpoints), len(without.Endpoints))
+	unbounded := Select(&plain, false, decision.Endpoints, decision.Viewpoint).Cluster
+	if (len(unbounded.Endpoints) == 0) != (len(choice.Endpoints) == 0) {
+		t.Errorf("with the bound %d endpoints are chosen, without it %d", len(choice.Endpoints), len(unbounded.Endpoints))
 	}
 }
 
@@ -297,15 +297,15 @@ func checkBounded(t *testing.T, decision Decision, seen map[Code]bool) {
 // named them at that time.
 func TestClientsAreRecountedWhenTheyChange(t *testing.T) {
 	topology := bounded(120, zoneThenAll...)
-	town := newTown(topology, []int{3, 3, 3}, []int{3, 3, 3})
+	setup := newBoundedSetup(topology, []int{3, 3, 3}, []int{3, 3, 3})
 	cluster := model.NewCluster("zone-b-0")
 	planner := NewPlanner(cluster)
 	apply := func(change model.Change) {
 		cluster.Apply(change)
 		planner.ApplyChange(change)
 	}
-	apply(town.change)
-	front := func(zone string) model.Change {
+	apply(setup.change)
+	moveClients := func(zone string) model.Change {
 		slice := &model.EndpointSlice{
 			Name: model.ObjectName{Namespace: "shop", Name: "front-1"}, Service: model.ObjectName{Namespace: "shop", Name: "front"},
 		}
@@ -316,25 +316,25 @@ func TestClientsAreRecountedWhenTheyChange(t *testing.T) {
 		}
 		return model.Change{Slices: map[model.ObjectName]*model.EndpointSlice{slice.Name: slice}}
 	}
-	naming := func(clients ...string) model.Change {
-		service := *town.change.Services[town.web]
+	nameClients := func(clients ...string) model.Change {
+		service := *setup.change.Services[setup.web]
 		service.Topology.Clients = clients
-		return model.Change{Services: map[model.ObjectName]*model.Service{town.web: &service}}
+		return model.Change{Services: map[model.ObjectName]*model.Service{setup.web: &service}}
 	}
 	for _, step := range []struct {
 		says   string
 		change model.Change
 		want   Code
 	}{
-		{"no client is named", front("b"), WithinLoadBound},
-		{"clients in this zone", naming("shop/front"), Spillover},
-		{"the clients move to another zone", front("c"), WithinLoadBound},
-		{"no client is named any more", naming(), WithinLoadBound},
-		{"the clients move back", front("b"), WithinLoadBound},
-		{"the clients are named again", naming("shop/front"), Spillover},
+		{"no client is named", moveClients("b"), WithinLoadBound},
+		{"clients in this zone", nameClients("shop/front"), Spillover},
+		{"the clients move to another zone", moveClients("c"), WithinLoadBound},
+		{"no client is named any more", nameClients(), WithinLoadBound},
+		{"the clients move back", moveClients("b"), WithinLoadBound},
+		{"the clients are named again", nameClients("shop/front"), Spillover},
 	} {
 		apply(step.change)
-		got := planner.Decide(town.web, []model.Family{model.IPv4})[0].Selection.Cluster.Reason
+		got := planner.Decide(setup.web, []model.Family{model.IPv4})[0].Selection.Cluster.Reason
 		if got.Code != step.want {
 			t.Errorf("%s: %s, want %s: %s", step.says, got.Code, step.want, got.Sentence())
 		}

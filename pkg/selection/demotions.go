@@ -31,9 +31,9 @@ func demotionSentences() (all []sentence) {
 // demotions only if choose returns no endpoint. So keys and hints apply to the remaining endpoints, and a hard key is
 // never widened. If all nodes are unreachable, the result is the same as if none were.
 func withDemotions(endpoints []model.PortEndpoint, choose func([]model.PortEndpoint) Choice) Choice {
-	replying := filterEndpoints(endpoints, func(endpoint *model.PortEndpoint) bool { return !endpoint.IsUnreachable() })
-	choice := withClusterWideDemotions(replying, choose)
-	if len(choice.Endpoints) == 0 && len(replying) < len(endpoints) {
+	reachable := filterEndpoints(endpoints, func(endpoint *model.PortEndpoint) bool { return !endpoint.IsUnreachable() })
+	choice := withClusterWideDemotions(reachable, choose)
+	if len(choice.Endpoints) == 0 && len(reachable) < len(endpoints) {
 		choice = withClusterWideDemotions(endpoints, choose)
 	}
 	choice.markDemotedOnly()

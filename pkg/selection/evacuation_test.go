@@ -10,7 +10,7 @@ import (
 )
 
 // withDemotedNodes returns a copy of the endpoints with the demotions of the given nodes.
-func evacuated(endpoints []model.PortEndpoint, nodes map[string]*model.Demotion) []model.PortEndpoint {
+func withDemotedNodes(endpoints []model.PortEndpoint, nodes map[string]*model.Demotion) []model.PortEndpoint {
 	marked := slices.Clone(endpoints)
 	for i := range marked {
 		marked[i].Demotion = nodes[marked[i].Node]
@@ -42,20 +42,20 @@ func checkLastResort(t *testing.T, kind string, only Code, got, others, without 
 func TestEvacuatedEndpointsAreTheLastResort(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 7))
 	seen := map[Code]int{}
-	randomWorlds(worlds, func(w *world) {
+	randomScenarios(numScenarios, func(s *scenario) {
 		if t.Failed() {
 			return
 		}
 		nodes := map[string]*model.Demotion{}
-		for _, node := range worldNodes[:4] {
+		for _, node := range scenarioNodes[:4] {
 			if random.IntN(2) == 0 {
 				nodes[node] = &model.Demotion{Until: new(time.Unix(1800000000, 0))}
 			}
 		}
-		all := w.endpoints()
+		all := s.endpoints()
 		remaining := slices.DeleteFunc(slices.Clone(all), func(endpoint model.PortEndpoint) bool { return nodes[endpoint.Node] != nil })
-		marked := evacuated(all, nodes)
-		got, amongRemaining, without := w.choose(marked), w.choose(remaining), w.choose(all)
+		marked := withDemotedNodes(all, nodes)
+		got, amongRemaining, without := s.choose(marked), s.choose(remaining), s.choose(all)
 		check := func(kind string, got, amongRemaining, without *Choice) {
 			want, isLastResort := checkLastResort(t, kind, OnlyEvacuated, got, amongRemaining, without)
 			if !isLastResort && len(got.Endpoints) > 0 && got.Reason != want.Reason {
@@ -67,22 +67,22 @@ func TestEvacuatedEndpointsAreTheLastResort(t *testing.T) {
 		if got.Local != nil {
 			check("local", got.Local, amongRemaining.Local, without.Local)
 		}
-		decision := Decision{Viewpoint: w.viewpoint, Service: &w.service, Endpoints: marked, Selection: got}
+		decision := Decision{Viewpoint: s.viewpoint, Service: &s.service, Endpoints: marked, Selection: got}
 		for _, exclusion := range decision.Exclusions() {
 			checkReason(t, exclusion.Reason)
 			seen[exclusion.Reason.Code]++
-			at := slices.IndexFunc(marked, func(endpoint model.PortEndpoint) bool { return endpoint.Addr == exclusion.Endpoint })
-			if exclusion.Reason.Code == NodeEvacuated && marked[at].Demotion == nil {
-				t.Errorf("the reason for %v is NodeEvacuated, but its node is not evacuated", marked[at])
+			index := slices.IndexFunc(marked, func(endpoint model.PortEndpoint) bool { return endpoint.Addr == exclusion.Endpoint })
+			if exclusion.Reason.Code == NodeEvacuated && marked[index].Demotion == nil {
+				t.Errorf("the reason for %v is NodeEvacuated, but its node is not evacuated", marked[index])
 			}
 		}
-		before := Decision{Viewpoint: w.viewpoint, Service: &w.service, Endpoints: all, Selection: without}
-		anywhereBefore, hereBefore, _ := before.AllowedEndpoints()
-		if anywhere, here, _ := decision.AllowedEndpoints(); !slices.Equal(anywhere, anywhereBefore) || !slices.Equal(here, hereBefore) {
-			t.Errorf("allowed endpoints are %v and %v during the evacuation, %v and %v before", anywhere, here, anywhereBefore, hereBefore)
+		before := Decision{Viewpoint: s.viewpoint, Service: &s.service, Endpoints: all, Selection: without}
+		clusterBefore, localBefore, _ := before.AllowedEndpoints()
+		if cluster, local, _ := decision.AllowedEndpoints(); !slices.Equal(cluster, clusterBefore) || !slices.Equal(local, localBefore) {
+			t.Errorf("allowed endpoints are %v and %v during the evacuation, %v and %v before", cluster, local, clusterBefore, localBefore)
 		}
 		if t.Failed() {
-			t.Logf("evacuated nodes %v, scenario %+v\nendpoints %+v", nodes, w, all)
+			t.Logf("evacuated nodes %v, scenario %+v\nendpoints %+v", nodes, s, all)
 		}
 	})
 	for _, code := range []Code{OnlyEvacuated, NodeEvacuated, MatchedTopologyKey, HintedForThisZone, OnThisNode} {

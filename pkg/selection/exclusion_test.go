@@ -132,11 +132,11 @@ func TestDuplicatesInAChoiceDoNotChangeExclusions(t *testing.T) {
 	selection := choose(&externalLocal, endpoints, viewpoint)
 	selection.Cluster.Endpoints = parseEndpoints(t, "2* 2* 3@node-2 2* 3@node-2")
 	selection.Local.Endpoints = parseEndpoints(t, "1* 1* 2*")
-	var left []model.PortEndpoint
+	var excluded []model.PortEndpoint
 	for _, exclusion := range (Decision{Viewpoint: viewpoint, Endpoints: endpoints, Selection: selection}).Exclusions() {
-		left = append(left, model.PortEndpoint{Addr: exclusion.Endpoint})
+		excluded = append(excluded, model.PortEndpoint{Addr: exclusion.Endpoint})
 	}
-	if got := numbers(left); got != "4 5" {
+	if got := numbers(excluded); got != "4 5" {
 		t.Errorf("%s are excluded, want 4 5", got)
 	}
 }

@@ -13,14 +13,14 @@ const MaxFindings = 10
 // Findings returns what the Service requests but does not get: frontends of other Services, and endpoints beyond the
 // limit. They do not name the Service.
 func (d Decision) Findings() []model.Finding {
-	var list []model.Finding
+	var findings []model.Finding
 	for i := range d.LostFrontends[:min(len(d.LostFrontends), MaxFindings)] {
-		list = append(list, d.LostFrontends[i].Finding())
+		findings = append(findings, d.LostFrontends[i].Finding())
 	}
 	if d.Skipped > 0 {
-		list = append(list, model.Finding{Code: model.PartiallyIgnored, Field: "endpoints", Reason: TooManyEndpoints})
+		findings = append(findings, model.Finding{Code: model.PartiallyIgnored, Field: "endpoints", Reason: TooManyEndpoints})
 	}
-	return list
+	return findings
 }
 
 // TooManyEndpoints is the reason for skipped endpoints. It has no count of them, because that changes with every

@@ -16,6 +16,6 @@ func FuzzSelect(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, bytes []byte) {
-		checkProperties(t, newWorld(bytes))
+		checkProperties(t, newScenario(bytes))
 	})
 }

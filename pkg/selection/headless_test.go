@@ -19,12 +19,12 @@ type headlessFixture struct {
 	evacuated []string // nodes
 }
 
-func (w headlessFixture) decisions() []selection.Decision {
+func (f headlessFixture) decisions() []selection.Decision {
 	name := model.ObjectName{Namespace: "shop", Name: "db"}
 	slice := &model.EndpointSlice{
 		Name: name, Service: name, Ports: []model.SlicePort{{Name: "pg", Protocol: model.TCP, Port: 5432}},
 	}
-	for _, text := range w.endpoints {
+	for _, text := range f.endpoints {
 		words := strings.Fields(text)
 		endpoint := model.SliceEndpoint{Addr: netip.MustParseAddr(words[0]), Endpoint: model.Endpoint{Node: words[1], Ready: true, Serving: true}}
 		if len(words) > 2 {
@@ -34,7 +34,7 @@ func (w headlessFixture) decisions() []selection.Decision {
 	}
 	change := model.Change{
 		Services: map[model.ObjectName]*model.Service{name: {
-			Name: name, IsHeadless: true, Topology: w.topology, Ports: []model.ServicePort{{Name: "pg", Protocol: model.TCP, Port: 5432}},
+			Name: name, IsHeadless: true, Topology: f.topology, Ports: []model.ServicePort{{Name: "pg", Protocol: model.TCP, Port: 5432}},
 		}},
 		Slices: map[model.ObjectName]*model.EndpointSlice{name: slice}, Nodes: map[string]*model.Node{},
 		Demotions: map[model.DemotionKey]*model.Demotion{}, AllNodes: new(true),
@@ -43,7 +43,7 @@ func (w headlessFixture) decisions() []selection.Decision {
 		node := "n-" + zone
 		change.Nodes[node] = &model.Node{Name: node, Labels: map[string]string{string(policy.Zone): zone}}
 	}
-	for _, node := range w.evacuated {
+	for _, node := range f.evacuated {
 		change.Demotions[model.DemotionKey{Node: node}] = &model.Demotion{}
 	}
 	cluster := model.NewCluster("n-a")

@@ -58,11 +58,11 @@ func pickHinted(endpoints []model.PortEndpoint, hints func(*model.PortEndpoint) 
 // hintSurvey summarizes the hints of the ready endpoints. Hints of other endpoints are irrelevant.
 type hintSurvey struct {
 	anyReady     bool
-	nodes, zones hintKind
+	nodes, zones kindSurvey
 }
 
 // kindSurvey summarizes the hints of one kind.
-type hintKind struct {
+type kindSurvey struct {
 	present       bool           // some ready endpoint has a hint
 	namesThisNode bool           // some ready endpoint has a hint that names this node or its zone
 	missing       bool           // some ready endpoint has no hint
@@ -82,7 +82,7 @@ func surveyHints(endpoints []model.PortEndpoint, node, zone string) hintSurvey {
 	return survey
 }
 
-func (k *hintKind) add(endpoint netip.AddrPort, hints []string, name string) {
+func (k *kindSurvey) add(endpoint netip.AddrPort, hints []string, name string) {
 	switch {
 	case len(hints) > 0:
 		k.present = true
@@ -92,7 +92,7 @@ func (k *hintKind) add(endpoint netip.AddrPort, hints []string, name string) {
 	}
 }
 
-func (k *hintKind) usable() bool { return k.namesThisNode && !k.missing }
+func (k *kindSurvey) usable() bool { return k.namesThisNode && !k.missing }
 
 // MissingHints returns a sentence if a setting that works through hints has no effect because ready endpoints have
 // none, and an empty string otherwise.

@@ -13,7 +13,7 @@ import (
 func selectByKeys(keys []policy.Key, endpoints []model.PortEndpoint, viewpoint NodeView) Choice {
 	for _, phase := range [...]model.Phase{model.PhaseReady, model.PhaseTerminating} {
 		for _, key := range keys {
-			value, hasValue := viewpoint.ownValue(key)
+			value, hasValue := viewpoint.nodeValue(key)
 			if !hasValue {
 				continue
 			}
@@ -50,7 +50,7 @@ func matchCode(key policy.Key, chosen model.Phase) Code {
 
 // noMatchReason returns the reason why no endpoint matches, given the last key.
 func (v NodeView) noMatchReason(last policy.Key) Reason {
-	value, hasValue := v.ownValue(last)
+	value, hasValue := v.nodeValue(last)
 	if !hasValue {
 		return Reason{Code: NodeHasNoTopologyLabel, Key: string(last)}
 	}
@@ -58,7 +58,7 @@ func (v NodeView) noMatchReason(last policy.Key) Reason {
 }
 
 // nodeValue returns this node's value of a key, and whether it has one.
-func (v NodeView) ownValue(key policy.Key) (value string, hasValue bool) {
+func (v NodeView) nodeValue(key policy.Key) (value string, hasValue bool) {
 	return balance.NodeValue(key, v.Node.Name, v.Node.Labels)
 }
 
@@ -74,7 +74,7 @@ func (v NodeView) matches(endpoint *model.PortEndpoint, key policy.Key, nodeValu
 // firstMatch returns the index of the first key that matches an endpoint, or the number of keys if none does.
 func (v NodeView) firstMatch(keys []policy.Key, endpoint *model.PortEndpoint) int {
 	for k, key := range keys {
-		if nodeValue, hasValue := v.ownValue(key); hasValue && v.matches(endpoint, key, nodeValue) {
+		if nodeValue, hasValue := v.nodeValue(key); hasValue && v.matches(endpoint, key, nodeValue) {
 			return k
 		}
 	}

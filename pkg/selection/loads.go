@@ -33,8 +33,8 @@ type MeasuredLoads struct {
 
 // Loads returns the loads that the endpoints of a decision expect, and whether there is a plan.
 func (p *Planner) Loads(decision Decision) (loads Loads, planned bool) {
-	input := decision.Selection.Cluster.planned
-	if input == nil {
+	record := decision.Selection.Cluster.record
+	if record == nil {
 		return Loads{}, false
 	}
 	demand, known := p.demandOf(decision.Service)
@@ -43,18 +43,18 @@ func (p *Planner) Loads(decision Decision) (loads Loads, planned bool) {
 	}
 	cached := decision.Viewpoint.plan
 	if cached == nil {
-		return p.loadsOf(decision.Service, input, demand), true
+		return p.loadsOf(decision.Service, record, demand), true
 	}
 	if cached.loads == nil {
-		loads := p.loadsOf(decision.Service, input, demand)
+		loads := p.loadsOf(decision.Service, record, demand)
 		cached.loads = &loads
 	}
 	return *cached.loads, true
 }
 
-func (p *Planner) loadsOf(service *model.Service, input *planInput, demand balance.Demand) (loads Loads) {
+func (p *Planner) loadsOf(service *model.Service, record *planRecord, demand balance.Demand) (loads Loads) {
 	limit := int(service.Topology.MaxLoad)
-	loads.Endpoints, loads.Source = balance.NewPlan(demand, input.endpointClasses, limit).Loads(), demand.Source()
+	loads.Endpoints, loads.Source = balance.NewPlan(demand, record.endpointClasses, limit).Loads(), demand.Source()
 	for node, count := range p.readyEndpoints(service.Clients()) {
 		if labels, _ := p.cluster.NodeLabels(node); policy.IsLinux(labels) {
 			loads.Clients += int(count)
@@ -64,7 +64,7 @@ func (p *Planner) loadsOf(service *model.Service, input *planInput, demand balan
 		assumed := p.assumedOf(service, WithZone(service.Topology.Keys))
 		loads.Measured = &MeasuredLoads{
 			Demand: p.cluster.MeasuredDemand(service), AssumedZones: fractionsOf(assumed.Zones()),
-			AssumedLoads: balance.NewPlan(assumed, input.endpointClasses, limit).LoadsUnder(demand),
+			AssumedLoads: balance.NewPlan(assumed, record.endpointClasses, limit).LoadsUnder(demand),
 		}
 		loads.Measured.setZoneFractions(demand)
 	}

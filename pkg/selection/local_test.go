@@ -156,16 +156,16 @@ func TestExternalAddressesApplyToOneFamily(t *testing.T) {
 	for name, test := range map[string]struct {
 		service model.Service
 		family  model.Family
-		want    view
+		want    selectionText
 	}{
-		"external policy, family with an external address":        {externalLocal, model.IPv4, view{"1 2", "1", true}},
-		"external policy, family without an external address":     {externalLocal, model.IPv6, view{"1 2", "-", true}},
-		"both policies Local, family with an external address":    {bothLocal, model.IPv4, view{"1 2", "1", true}},
-		"both policies Local, family without an external address": {bothLocal, model.IPv6, view{"-", "1", true}},
+		"external policy, family with an external address":        {externalLocal, model.IPv4, selectionText{"1 2", "1", true}},
+		"external policy, family without an external address":     {externalLocal, model.IPv6, selectionText{"1 2", "-", true}},
+		"both policies Local, family with an external address":    {bothLocal, model.IPv4, selectionText{"1 2", "1", true}},
+		"both policies Local, family without an external address": {bothLocal, model.IPv6, selectionText{"-", "1", true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			external := test.service.IsExternal(model.ServicePort{}, test.family)
-			got := viewOf(Select(&test.service, external, parseEndpoints(t, "1* 2@node-2"), viewFrom(testNodes)))
+			got := selectionTextOf(Select(&test.service, external, parseEndpoints(t, "1* 2@node-2"), viewFrom(testNodes)))
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("selection (-want +got):\n%s", diff)
 			}

@@ -21,24 +21,24 @@ func TestPlansUseActiveMeasuredDemand(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			topology := bounded(120, keys...)
 			topology.Measured = true
-			town := newTown(topology, []int{3, 3, 3}, []int{4, 4, 3})
+			setup := newBoundedSetup(topology, []int{3, 3, 3}, []int{4, 4, 3})
 			cluster := model.NewCluster("zone-b-0")
-			cluster.Apply(town.change)
+			cluster.Apply(setup.change)
 			planner := NewPlanner(cluster)
-			planned := func() Choice {
+			decideAndApply := func() Choice {
 				t.Helper()
-				decisions := planner.Decide(town.web, []model.Family{model.IPv4})
-				planner.OnApplied(town.web, planner.Derive(decisions))
+				decisions := planner.Decide(setup.web, []model.Family{model.IPv4})
+				planner.OnApplied(setup.web, planner.Derive(decisions))
 				return decisions[0].Selection.Cluster
 			}
 			expectSource := func(want balance.Source) Choice {
 				t.Helper()
-				choice := planned()
-				if choice.planned.source != want || choice.Share.Source != want {
-					t.Errorf("planned with %s, want %s", choice.planned.source, want)
+				choice := decideAndApply()
+				if choice.record.source != want || choice.Share.Source != want {
+					t.Errorf("planned with %s, want %s", choice.record.source, want)
 				}
 				var shares Shares
-				if shares.Add(Plans{choice.planned}, 1); shares.BySource[want] != 1 {
+				if shares.Add(Plans{choice.record}, 1); shares.BySource[want] != 1 {
 					t.Errorf("ports by source are %v, want one in the source of the plan", shares.BySource)
 				}
 				return choice
@@ -53,23 +53,23 @@ func TestPlansUseActiveMeasuredDemand(t *testing.T) {
 			}
 			expectStale := func() {
 				t.Helper()
-				if stale := cluster.TakeStale(); !slices.Equal(stale, []model.ObjectName{town.web}) {
+				if stale := cluster.TakeStale(); !slices.Equal(stale, []model.ObjectName{setup.web}) {
 					t.Errorf("stale Services are %v, want only the bounded one", stale)
 				}
-				if differs, weight := planner.NeedsReplan(town.web); !differs || weight < 1 {
+				if differs, weight := planner.NeedsReplan(setup.web); !differs || weight < 1 {
 					t.Errorf("NeedsReplan returned %t, want true with a weight of at least 1", differs)
 				}
 			}
 			demand := &model.Demand{Zones: map[string]uint32{"zone-a": 100_000, "zone-b": 900_000}}
 			assumed := expectSource(balance.Labels)
-			apply(model.Change{Demands: map[model.ObjectName]*model.Demand{town.web: demand}})
-			if differs, _ := planner.NeedsReplan(town.web); differs {
+			apply(model.Change{Demands: map[model.ObjectName]*model.Demand{setup.web: demand}})
+			if differs, _ := planner.NeedsReplan(setup.web); differs {
 				t.Error("NeedsReplan is true for demand that is not active")
 			}
 			expectSource(balance.Labels)
 
-			counts, stale := model.DemandActive, model.DemandStale
-			apply(model.Change{DemandState: &counts})
+			active, stale := model.DemandActive, model.DemandStale
+			apply(model.Change{DemandState: &active})
 			expectStale()
 			measured := expectSource(balance.Measurement)
 			if keys[0] == policy.Zone && !strings.Contains(measured.Reason.Sentence(), "4 of 11 endpoints are there for 90.0 % of the demand") {
@@ -82,10 +82,10 @@ func TestPlansUseActiveMeasuredDemand(t *testing.T) {
 			if stale := cluster.TakeStale(); len(stale) > 0 {
 				t.Errorf("stale Services are %v after another Service's demand changed", stale)
 			}
-			if differs, _ := planner.NeedsReplan(town.web); differs {
+			if differs, _ := planner.NeedsReplan(setup.web); differs {
 				t.Error("NeedsReplan is true although nothing changed")
 			}
-			if weight := planner.PlanWeight(town.web); weight > 2 {
+			if weight := planner.PlanWeight(setup.web); weight > 2 {
 				t.Errorf("the weight of a plan for nine nodes is %d, want at most 2", weight)
 			}
 
@@ -94,9 +94,9 @@ func TestPlansUseActiveMeasuredDemand(t *testing.T) {
 			if again := expectSource(balance.Labels); !slices.Equal(again.Slots, assumed.Slots) {
 				t.Errorf("slots are %v after the demand became stale, want %v", again.Slots, assumed.Slots)
 			}
-			apply(model.Change{DemandState: &counts})
+			apply(model.Change{DemandState: &active})
 			expectSource(balance.Measurement)
-			apply(model.Change{Demands: map[model.ObjectName]*model.Demand{town.web: nil}})
+			apply(model.Change{Demands: map[model.ObjectName]*model.Demand{setup.web: nil}})
 			expectStale()
 			expectSource(balance.Labels)
 		})
@@ -108,20 +108,20 @@ func TestMeasuredLoads(t *testing.T) {
 	for name, clients := range map[string][]string{"by labels": nil, "by clients": {"shop/client"}} {
 		topology := bounded(120, zoneThenAll...)
 		topology.Measured, topology.Clients = true, clients
-		town := newTown(topology, []int{3, 3, 3}, []int{4, 4, 3})
-		counts := model.DemandActive
-		town.change.Demands = map[model.ObjectName]*model.Demand{town.web: {Zones: map[string]uint32{"zone-a": 100_000, "zone-b": 900_000}}}
-		town.change.DemandState = &counts
+		setup := newBoundedSetup(topology, []int{3, 3, 3}, []int{4, 4, 3})
+		active := model.DemandActive
+		setup.change.Demands = map[model.ObjectName]*model.Demand{setup.web: {Zones: map[string]uint32{"zone-a": 100_000, "zone-b": 900_000}}}
+		setup.change.DemandState = &active
 		cluster := model.NewCluster("zone-b-0")
-		cluster.Apply(town.change)
+		cluster.Apply(setup.change)
 		planner := NewPlanner(cluster)
-		loads, planned := planner.Loads(planner.Decide(town.web, []model.Family{model.IPv4})[0])
+		loads, planned := planner.Loads(planner.Decide(setup.web, []model.Family{model.IPv4})[0])
 		if !planned || loads.Source != balance.Measurement || loads.Measured == nil {
 			t.Fatalf("%s: %+v", name, loads)
 		}
 		m := loads.Measured
-		if at := m.AssumedBusiest(); m.AssumedLoads[at] < 2475 || m.AssumedLoads[at] > 2800 || at < 4 || at > 7 {
-			t.Errorf("%s: endpoint %d would have load %d", name, at, m.AssumedLoads[at])
+		if index := m.AssumedBusiest(); m.AssumedLoads[index] < 2475 || m.AssumedLoads[index] > 2800 || index < 4 || index > 7 {
+			t.Errorf("%s: endpoint %d would have load %d", name, index, m.AssumedLoads[index])
 		}
 		if m.Zones["zone-b"] < 0.8999 || m.Zones["zone-b"] > 0.9001 || m.Zones["zone-c"] != 0 || m.AssumedZones["zone-c"] != 1./3 {
 			t.Errorf("%s: demand of zones is %v, assumed %v", name, m.Zones, m.AssumedZones)
@@ -143,25 +143,25 @@ func TestPlansDoNotDependOnHistory(t *testing.T) {
 	} {
 		topology, random := bounded(120, keys...), rand.New(rand.NewPCG(uint64(seed), 37))
 		topology.Measured = true
-		town := newTown(topology, []int{3, 3, 3}, []int{4, 4, 3})
+		setup := newBoundedSetup(topology, []int{3, 3, 3}, []int{4, 4, 3})
 		cluster, history := model.NewCluster("zone-b-0"), model.Change{}
 		planner, slots := NewPlanner(cluster), ""
-		for step, change := range append([]model.Change{town.change}, town.events(random, 200)...) {
+		for step, change := range append([]model.Change{setup.change}, setup.randomChanges(random, 200)...) {
 			cluster.Apply(change)
 			planner.ApplyChange(change)
 			if random.IntN(8) == 0 {
 				planner.Prune()
 			}
 			history = history.Merge(change)
-			started := model.NewCluster("zone-b-0")
-			started.Apply(history)
-			_, isOwn := change.Nodes["zone-b-0"]
-			differs, _ := planner.NeedsReplan(town.web)
-			got, planned := town.plan(planner)
-			if want, _ := town.plan(NewPlanner(started)); got != want {
+			fresh := model.NewCluster("zone-b-0")
+			fresh.Apply(history)
+			_, changesSelf := change.Nodes["zone-b-0"]
+			differs, _ := planner.NeedsReplan(setup.web)
+			got, planned := setup.decideAll(planner)
+			if want, _ := setup.decideAll(NewPlanner(fresh)); got != want {
 				t.Fatalf("%v, event %d: the planner decides\n%s, a new one\n%s", keys, step, got, want)
 			}
-			if planned != slots && !differs && !isOwn {
+			if planned != slots && !differs && !changesSelf {
 				t.Errorf("%v, event %d: slots changed from %s to %s, but NeedsReplan was false", keys, step, slots, planned)
 			}
 			slots = planned
@@ -170,42 +170,42 @@ func TestPlansDoNotDependOnHistory(t *testing.T) {
 }
 
 // randomChanges returns random changes of nodes and demand.
-func (t *town) events(random *rand.Rand, count int) []model.Change {
+func (s *boundedSetup) randomChanges(random *rand.Rand, count int) []model.Change {
 	zones := []string{"zone-a", "zone-b", "zone-c", "zone-gone", "", "no label"}
 	node := func() string { return fmt.Sprintf("zone-%c-%d", 'a'+rune(random.IntN(4)), random.IntN(5)) }
 	states := []model.DemandState{model.DemandActive, model.DemandActive, model.DemandActive, model.DemandStale}
-	var events []model.Change
+	var changes []model.Change
 	for range count {
 		switch random.IntN(6) {
 		case 0:
 			if name := node(); name != "zone-b-0" { // this node's labels still apply after its object is deleted
-				events = append(events, model.Change{Nodes: map[string]*model.Node{name: nil}})
+				changes = append(changes, model.Change{Nodes: map[string]*model.Node{name: nil}})
 			}
 		case 1, 2:
 			name, labels := node(), map[string]string{}
 			if zone := zones[random.IntN(len(zones))]; zone != "no label" {
 				labels[string(policy.Zone)] = zone
 			}
-			events = append(events, model.Change{Nodes: map[string]*model.Node{name: {Name: name, Labels: labels}}})
+			changes = append(changes, model.Change{Nodes: map[string]*model.Node{name: {Name: name, Labels: labels}}})
 		case 3, 4:
 			demand := &model.Demand{Zones: map[string]uint32{}}
 			for range random.IntN(5) {
 				demand.Zones[zones[random.IntN(5)]] = []uint32{0, 1, 1000, 500_000}[random.IntN(4)]
 			}
-			events = append(events, model.Change{Demands: map[model.ObjectName]*model.Demand{t.web: demand}})
+			changes = append(changes, model.Change{Demands: map[model.ObjectName]*model.Demand{s.web: demand}})
 		case 5:
-			events = append(events, model.Change{DemandState: &states[random.IntN(4)]})
+			changes = append(changes, model.Change{DemandState: &states[random.IntN(4)]})
 		}
 	}
-	return events
+	return changes
 }
 
 // decideAll returns everything that a planner decides, and separately the slots in its plan.
-func (t *town) plan(planner *Planner) (all, slots string) {
-	decisions := planner.Decide(t.web, []model.Family{model.IPv4})
-	planner.OnApplied(t.web, planner.Derive(decisions))
+func (s *boundedSetup) decideAll(planner *Planner) (all, slots string) {
+	decisions := planner.Decide(s.web, []model.Family{model.IPv4})
+	planner.OnApplied(s.web, planner.Derive(decisions))
 	choice := decisions[0].Selection.Cluster
 	loads, _ := planner.Loads(decisions[0])
-	return fmt.Sprint(choice.planned.slots, choice.Slots, choice.planned.source, choice.Reason.Sentence(), loads.Endpoints),
-		fmt.Sprint(choice.planned.slots)
+	return fmt.Sprint(choice.record.slots, choice.Slots, choice.record.source, choice.Reason.Sentence(), loads.Endpoints),
+		fmt.Sprint(choice.record.slots)
 }

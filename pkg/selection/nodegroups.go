@@ -78,13 +78,13 @@ const onNode = "onNode"
 func (g *NodeGrouper) dimensionsOf(decisions []Decision) (list []dimension) {
 	service, viewpoint := decisions[0].Service, decisions[0].Viewpoint
 	nameOf := func(node *model.Node) (string, bool) { return node.Name, true }
-	perNode := service.InternalTrafficLocal || service.ExternalTrafficLocal
-	perNodeName := onNode
+	needsNodeNames := service.InternalTrafficLocal || service.ExternalTrafficLocal
+	nodeNameDimension := onNode
 	for _, key := range service.Topology.Keys {
 		switch key {
 		case policy.AnyNode:
 		case policy.Hostname:
-			perNode, perNodeName = true, string(key)
+			needsNodeNames, nodeNameDimension = true, string(key)
 		default:
 			list = append(list, dimension{
 				name:    string(key),
@@ -99,23 +99,23 @@ func (g *NodeGrouper) dimensionsOf(decisions []Decision) (list []dimension) {
 		}
 	}
 	if len(service.Topology.Keys) == 0 {
-		zones, nodes := false, false
+		hasZoneHints, hasNodeHints := false, false
 		for i := range decisions {
 			for j := range decisions[i].Endpoints {
-				zones = zones || len(decisions[i].Endpoints[j].HintZones) > 0
-				nodes = nodes || len(decisions[i].Endpoints[j].HintNodes) > 0
+				hasZoneHints = hasZoneHints || len(decisions[i].Endpoints[j].HintZones) > 0
+				hasNodeHints = hasNodeHints || len(decisions[i].Endpoints[j].HintNodes) > 0
 			}
 		}
-		if zones {
+		if hasZoneHints {
 			zoneOf := func(node *model.Node) (string, bool) { return node.Labels[string(policy.Zone)], true }
 			list = append(list, dimension{name: TierForZones, valueOf: zoneOf, endpointValues: forZones})
 		}
-		if nodes {
+		if hasNodeHints {
 			list = append(list, dimension{name: TierForNodes, valueOf: nameOf, endpointValues: forNodes, isUnique: true})
 		}
 	}
-	if perNode {
-		list = append(list, dimension{name: perNodeName, valueOf: nameOf, isUnique: true, endpointValues: func(endpoint *model.PortEndpoint) []string {
+	if needsNodeNames {
+		list = append(list, dimension{name: nodeNameDimension, valueOf: nameOf, isUnique: true, endpointValues: func(endpoint *model.PortEndpoint) []string {
 			if endpoint.Node == "" {
 				return nil
 			}
@@ -129,8 +129,8 @@ func (g *NodeGrouper) dimensionsOf(decisions []Decision) (list []dimension) {
 }
 
 func (g *NodeGrouper) columnOf(d *dimension) *column {
-	if known := g.columns[d.name]; known != nil {
-		return known
+	if cached := g.columns[d.name]; cached != nil {
+		return cached
 	}
 	c := &column{byNode: make([]int32, len(g.nodes)), values: []string{""}}
 	numbers := map[string]int32{}
@@ -154,9 +154,9 @@ const maxDimensions = policy.MaxKeys + 2
 
 // groupKey has what nodes of one group have in common.
 type groupKey struct {
-	states  [maxDimensions]int32
-	address int32 // see addressCodeOf
-	outline int32 // number of their outline, see outlineOf
+	states      [maxDimensions]int32
+	addressCode int32 // see addressCodeOf
+	outline     int32 // number of their outline, see outlineOf
 }
 
 // isShared reports whether endpoints share the node's value in a dimension that is not exact.
@@ -177,23 +177,23 @@ func (g *NodeGrouper) Groups(decisions []Decision) []Group {
 		names[i], isExact = dimensions[i].name, isExact && dimensions[i].isExact()
 	}
 	key := strings.Join(names, ",")
-	byAddress := len(service.SourceRanges) > 0 ||
+	dependsOnAddresses := len(service.SourceRanges) > 0 ||
 		slices.ContainsFunc(service.ExternalIPs, func(addr netip.Addr) bool { return g.addresses[addr] })
-	isExact = isExact && !byAddress
+	isExact = isExact && !dependsOnAddresses
 	if known := g.cache[key]; isExact && known != nil {
 		return known
 	}
-	var compared *shapes
+	var endpointShapes *shapes
 	if !isExact {
-		compared = newShapes(dimensions, decisions)
+		endpointShapes = newShapes(dimensions, decisions)
 	}
 	var groups []Group
 	numbers, outlines := map[groupKey]int{}, map[string]int32{}
 	for n, node := range g.nodes {
 		var nodeKey groupKey
-		compared.states(dimensions, n, &nodeKey.states)
-		if byAddress {
-			nodeKey.address = addressOf(service, node, n)
+		endpointShapes.states(dimensions, n, &nodeKey.states)
+		if dependsOnAddresses {
+			nodeKey.addressCode = addressCodeOf(service, node, n)
 		}
 		if service.Topology.MaxLoad > 0 && nodeKey.isShared(dimensions) {
 			nodeKey.outline = numberOf(outlines, outlineOf(decisions, node))
@@ -229,7 +229,7 @@ func newGroup(dimensions []dimension, key *groupKey) (g Group) {
 
 // addressCodeOf returns a code for what a node's addresses mean for the frontends of a Service: the families in which
 // clients there may connect to the LoadBalancerIPs. A node that has one of the external IPs gets a code of its own.
-func addressOf(service *model.Service, node *model.Node, number int) (code int32) {
+func addressCodeOf(service *model.Service, node *model.Node, number int) (code int32) {
 	for _, addr := range node.Addresses {
 		if slices.Contains(service.ExternalIPs, addr) {
 			return int32(-1 - number)

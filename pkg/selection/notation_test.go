@@ -72,12 +72,12 @@ func numbers(endpoints []model.PortEndpoint) string {
 
 // parseKeys accepts short names for the labels that the tables use most.
 func parseKeys(text string) []policy.Key {
-	long := map[string]policy.Key{
+	fullNames := map[string]policy.Key{
 		"hostname": policy.Hostname, "zone": policy.Zone, "region": "topology.kubernetes.io/region", "rack": "example.com/rack",
 	}
 	var keys []policy.Key
 	for word := range strings.FieldsSeq(text) {
-		key, ok := long[word]
+		key, ok := fullNames[word]
 		if !ok {
 			key = policy.Key(word)
 		}
@@ -98,14 +98,14 @@ func parseLabels(text string) map[string]string {
 
 // viewFrom returns node-1's view of the given nodes, by name with their labels. Other nodes are unknown.
 func viewFrom(nodes map[string]string) NodeView {
-	known := map[string]map[string]string{}
+	labelsByNode := map[string]map[string]string{}
 	for name, labels := range nodes {
-		known[name] = parseLabels(labels)
+		labelsByNode[name] = parseLabels(labels)
 	}
 	return NodeView{
-		Node: model.Node{Name: "node-1", Labels: known["node-1"]},
+		Node: model.Node{Name: "node-1", Labels: labelsByNode["node-1"]},
 		Labels: func(node string) (map[string]string, bool) {
-			labels, ok := known[node]
+			labels, ok := labelsByNode[node]
 			return labels, ok
 		},
 	}

@@ -29,7 +29,7 @@ type Planner struct {
 	clientCountsVersion uint64
 
 	// cache has what the decisions of other nodes have in common. It is nil before SetView.
-	views *views
+	cache *viewCache
 }
 
 // maxCachedEntries bounds the entries of all indexes together, some 40 MiB. Each node in an index is an entry. Users
@@ -55,11 +55,11 @@ func NewPlanner(cluster *model.Cluster) *Planner {
 func (p *Planner) ApplyChange(change model.Change) {
 	for name := range change.Nodes {
 		labels, known := p.cluster.NodeLabels(name)
-		for _, list := range p.byKeys {
+		for _, index := range p.byKeys {
 			if known {
-				list.nodeClasses.Set(name, labels)
+				index.nodeClasses.Set(name, labels)
 			} else {
-				list.nodeClasses.Remove(name)
+				index.nodeClasses.Remove(name)
 			}
 		}
 	}
@@ -69,19 +69,19 @@ func (p *Planner) ApplyChange(change model.Change) {
 	} else if len(change.Nodes) == 0 {
 		return
 	}
-	for _, list := range p.byKeys {
-		list.byClients = nil // the demand is outdated
+	for _, index := range p.byKeys {
+		index.byClients = nil // the demand is outdated
 	}
 	p.countEntries()
 }
 
 // Prune drops the indexes that no decision has used since the last call.
 func (p *Planner) Prune() {
-	for keys, list := range p.byKeys {
-		if !list.isUsed {
+	for keys, index := range p.byKeys {
+		if !index.isUsed {
 			delete(p.byKeys, keys)
 		}
-		list.isUsed = false
+		index.isUsed = false
 	}
 	p.countEntries()
 }
@@ -89,29 +89,29 @@ func (p *Planner) Prune() {
 // countEntries updates cachedEntries.
 func (p *Planner) countEntries() {
 	p.cachedEntries = 0
-	for _, list := range p.byKeys {
-		p.cachedEntries += entries(list.nodeClasses.Len())
-		for _, demand := range list.byClients {
-			p.cachedEntries += entries(demand.Len())
+	for _, index := range p.byKeys {
+		p.cachedEntries += entryCount(index.nodeClasses.Len())
+		for _, demand := range index.byClients {
+			p.cachedEntries += entryCount(demand.Len())
 		}
 	}
 }
 
 // entryCount returns the number of entries that an index with a number of nodes counts as.
-func entries(nodes int) int { return 16 + nodes }
+func entryCount(nodes int) int { return 16 + nodes }
 
 // evictIfFull makes room for a new index with a number of nodes. The caller holds the mutex.
 func (p *Planner) evictIfFull(nodes int) {
 	p.createdEntries += nodes
-	if p.cachedEntries += entries(nodes); p.cachedEntries > maxCachedEntries {
-		p.byKeys, p.cachedEntries = map[string]*keyIndex{}, entries(nodes)
+	if p.cachedEntries += entryCount(nodes); p.cachedEntries > maxCachedEntries {
+		p.byKeys, p.cachedEntries = map[string]*keyIndex{}, entryCount(nodes)
 	}
 }
 
 // NeedsReplan reports whether a decision about a load-bounded Service may differ from the applied one, if only other
 // nodes or clients were added or removed. It also returns the approximate cost of this check, in the unit of Weight.
 // The check takes a few microseconds, much less than a decision.
-func (p *Planner) NeedsReplan(name model.ObjectName) (differs bool, weight int) {
+func (p *Planner) NeedsReplan(name model.ObjectName) (mayDiffer bool, weight int) {
 	service, plans := p.cluster.Service(name), p.applied[name]
 	if service == nil || len(plans) == 0 {
 		return true, 1
@@ -122,20 +122,20 @@ func (p *Planner) NeedsReplan(name model.ObjectName) (differs bool, weight int) 
 		return true, 1
 	}
 	self := p.cluster.Self()
-	differs = slices.ContainsFunc(plans, func(input *planInput) bool {
-		if !slices.Equal(input.endpointClasses.Keys(), service.Topology.Keys) {
+	mayDiffer = slices.ContainsFunc(plans, func(record *planRecord) bool {
+		if !slices.Equal(record.endpointClasses.Keys(), service.Topology.Keys) {
 			return true // it changed and is queued, or the kernel rejects it: the applied plan has other keys
 		}
-		if input.source != demand.Source() {
+		if record.source != demand.Source() {
 			return true // handlers need the source of the plan's demand, even if no connection moves
 		}
-		if input.nearProof.StillHolds(demand, service.Topology.MaxLoad) {
+		if record.nearProof.StillHolds(demand, service.Topology.MaxLoad) {
 			return false
 		}
-		share := input.plan(service, demand, self)
-		return !slices.Equal(share.Slots(name, input.hashes), input.slots)
+		share := record.plan(service, demand, self)
+		return !slices.Equal(share.Slots(name, record.hashes), record.slots)
 	})
-	return differs, 2 + (demand.NumClasses()*len(service.Topology.Keys)+demand.Len())/16 + (p.createdEntries-createdBefore)/16
+	return mayDiffer, 2 + (demand.NumClasses()*len(service.Topology.Keys)+demand.Len())/16 + (p.createdEntries-createdBefore)/16
 }
 
 // PlanWeight returns the approximate cost of planning for a load-bounded Service, in the unit of Weight. It is 0 for
@@ -147,18 +147,18 @@ func (p *Planner) PlanWeight(name model.ObjectName) int {
 	}
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	all, keys := p.cluster.NodeCount(), service.Topology.Keys
+	numNodes, keys := p.cluster.NodeCount(), service.Topology.Keys
 	measured := p.cluster.MeasuredDemand(service)
 	if measured != nil {
 		keys = WithZone(keys)
 	}
-	list := p.byKeys[nameOf(keys)]
-	if list == nil {
-		return 2 * all / 16
+	index := p.byKeys[nameOf(keys)]
+	if index == nil {
+		return 2 * numNodes / 16
 	}
-	weight := list.nodeClasses.ByLabels().NumClasses() * len(keys) / 16
-	if clients := service.Topology.Clients; measured == nil && len(clients) > 0 && list.byClients[nameOfClients(clients)].Len() == 0 {
-		weight += all / 16
+	weight := index.nodeClasses.ByLabels().NumClasses() * len(keys) / 16
+	if clients := service.Topology.Clients; measured == nil && len(clients) > 0 && index.byClients[nameOfClients(clients)].Len() == 0 {
+		weight += numNodes / 16
 	}
 	return weight
 }
@@ -170,18 +170,18 @@ func (p *Planner) viewpoint() NodeView {
 // demandOf returns each node's demand on a Service: the measured demand if the Service requests it and it is known,
 // else the assumed demand. It returns false while some nodes are unknown.
 func (p *Planner) demandOf(service *model.Service) (balance.Demand, bool) {
-	if p.views == nil {
-		return p.sumDemand(service)
+	if p.cache == nil {
+		return p.computeDemand(service)
 	}
-	cached, known := p.views.demands[service.Name]
+	cached, known := p.cache.demands[service.Name]
 	if !known {
-		cached.demand, cached.isKnown = p.sumDemand(service)
-		p.views.demands[service.Name] = cached
+		cached.demand, cached.isKnown = p.computeDemand(service)
+		p.cache.demands[service.Name] = cached
 	}
 	return cached.demand, cached.isKnown
 }
 
-func (p *Planner) sumDemand(service *model.Service) (balance.Demand, bool) {
+func (p *Planner) computeDemand(service *model.Service) (balance.Demand, bool) {
 	if !p.cluster.HasAllNodes() {
 		return balance.Demand{}, false
 	}
@@ -216,20 +216,20 @@ func WithZone(keys []policy.Key) []policy.Key {
 func (p *Planner) assumedOf(service *model.Service, keys []policy.Key) balance.Demand {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	list := p.indexFor(keys)
+	index := p.indexFor(keys)
 	if len(service.Topology.Clients) == 0 {
-		return list.nodeClasses.ByLabels()
+		return index.nodeClasses.ByLabels()
 	}
 	clients := nameOfClients(service.Topology.Clients)
-	demand, known := list.byClients[clients]
+	demand, known := index.byClients[clients]
 	if !known {
 		clientsByNode := p.readyEndpoints(service.Clients())
-		demand = list.nodeClasses.Named(clientsByNode)
-		if list.byClients == nil {
-			list.byClients = map[string]balance.Demand{}
+		demand = index.nodeClasses.Named(clientsByNode)
+		if index.byClients == nil {
+			index.byClients = map[string]balance.Demand{}
 		}
 		p.evictIfFull(len(clientsByNode))
-		list.byClients[clients] = demand
+		index.byClients[clients] = demand
 	}
 	return demand
 }
@@ -274,17 +274,17 @@ func ReadyEndpoints(endpointSlices []*model.EndpointSlice) map[string]uint32 {
 // indexFor returns the index of the nodes by some keys. The caller holds the mutex.
 func (p *Planner) indexFor(keys []policy.Key) *keyIndex {
 	name := nameOf(keys)
-	list := p.byKeys[name]
-	if list == nil {
-		list = &keyIndex{nodeClasses: balance.NewNodeClasses(keys, p.cluster.Self().Name)}
+	index := p.byKeys[name]
+	if index == nil {
+		index = &keyIndex{nodeClasses: balance.NewNodeClasses(keys, p.cluster.Self().Name)}
 		for node := range p.cluster.Nodes() {
-			list.nodeClasses.Set(node.Name, node.Labels)
+			index.nodeClasses.Set(node.Name, node.Labels)
 		}
-		p.evictIfFull(list.nodeClasses.Len())
-		p.byKeys[name] = list
+		p.evictIfFull(index.nodeClasses.Len())
+		p.byKeys[name] = index
 	}
-	list.isUsed = true
-	return list
+	index.isUsed = true
+	return index
 }
 
 // nameOf returns a text that identifies a list of keys.

@@ -12,7 +12,7 @@ import (
 
 // TestCachedIndexesAreLimited: each Service may have different lists of topology keys and clients, and each list needs
 // an index of all nodes. The number of cached entries is bounded, and decisions do not depend on what is cached.
-func TestCachedListsAreLimited(t *testing.T) {
+func TestCachedIndexesAreLimited(t *testing.T) {
 	const count = maxCachedEntries/1000 + 10
 	change := model.Change{Services: map[model.ObjectName]*model.Service{}, Slices: map[model.ObjectName]*model.EndpointSlice{},
 		Nodes: map[string]*model.Node{}, AllNodes: new(true)}

@@ -3,14 +3,14 @@ package selection
 import "github.com/vicinity-proxy/vicinity/pkg/model"
 
 // Plans are the plans behind the decisions about a Service. nil means that there is none.
-type Plans []*planInput
+type Plans []*planRecord
 
 // PlansOf returns the plans behind decisions about a Service.
 func PlansOf(decisions []Decision) Plans {
 	var plans Plans
 	for _, decision := range decisions {
-		if input := decision.Selection.Cluster.planned; input != nil {
-			plans = append(plans, input)
+		if record := decision.Selection.Cluster.record; record != nil {
+			plans = append(plans, record)
 		}
 	}
 	return plans

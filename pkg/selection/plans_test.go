@@ -17,7 +17,7 @@ func TestNeedsReplanAfterKeysChange(t *testing.T) {
 		{{policy.AnyNode}, {policy.Zone, policy.AnyNode}},
 		{{policy.Zone, policy.AnyNode}, {policy.Region, policy.AnyNode}},
 	} {
-		with := func(keys []policy.Key) model.Change {
+		changeWithKeys := func(keys []policy.Key) model.Change {
 			return model.Change{Services: map[model.ObjectName]*model.Service{name: {
 				Name: name, ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.1")},
 				Ports: []model.ServicePort{{Protocol: model.TCP, Port: 80}}, Topology: policy.Topology{Keys: keys, MaxLoad: 120},
@@ -25,7 +25,7 @@ func TestNeedsReplanAfterKeysChange(t *testing.T) {
 		}
 		cluster := model.NewCluster("worker-0")
 		planner := NewPlanner(cluster)
-		change := with(keys[0])
+		change := changeWithKeys(keys[0])
 		change.AllNodes, change.Nodes = new(true), map[string]*model.Node{}
 		slice := &model.EndpointSlice{Name: name, Service: name, Ports: []model.SlicePort{{Protocol: model.TCP, Port: 8080}}}
 		for i := range 4 {
@@ -42,10 +42,10 @@ func TestNeedsReplanAfterKeysChange(t *testing.T) {
 		if differs, _ := planner.NeedsReplan(name); differs {
 			t.Errorf("%s: NeedsReplan is true although nothing changed", keys)
 		}
-		later := with(keys[1])
-		later.Nodes = map[string]*model.Node{"worker-1": nil, "worker-3": nil}
-		cluster.Apply(later)
-		planner.ApplyChange(later)
+		second := changeWithKeys(keys[1])
+		second.Nodes = map[string]*model.Node{"worker-1": nil, "worker-3": nil}
+		cluster.Apply(second)
+		planner.ApplyChange(second)
 		if differs, _ := planner.NeedsReplan(name); !differs {
 			t.Errorf("%s: NeedsReplan is false", keys)
 		}

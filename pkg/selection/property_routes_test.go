@@ -11,14 +11,14 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-func checkAgainstKubeProxy(t *testing.T, w *world, endpoints []model.PortEndpoint, selection Selection) {
+func checkAgainstKubeProxy(t *testing.T, s *scenario, endpoints []model.PortEndpoint, selection Selection) {
 	t.Helper()
-	choices := kubeProxyView(w, endpoints)
-	if diff := cmp.Diff(choices, viewOf(selection)); diff != "" {
+	choices := kubeProxyView(s, endpoints)
+	if diff := cmp.Diff(choices, selectionTextOf(selection)); diff != "" {
 		t.Errorf("selection differs from kube-proxy's (-kube-proxy +got):\n%s", diff)
 	}
-	want, got := kubeProxyRoutes(w, choices), routesOf(selection)
-	if !w.dialledFromOutside() {
+	want, got := kubeProxyRoutes(s, choices), routesOf(selection)
+	if !s.hasExternalFrontend() {
 		want.External, want.ShortCircuit = got.External, got.ShortCircuit
 	}
 	if got != want {
@@ -28,11 +28,11 @@ func checkAgainstKubeProxy(t *testing.T, w *world, endpoints []model.PortEndpoin
 
 // checkOutcomes: each kind of connection is served by the choice that its policy names. It is balanced if and only if
 // that choice has an endpoint, and dropped only by a Local policy.
-func checkOutcomes(t *testing.T, w *world, selection Selection) {
+func checkOutcomes(t *testing.T, s *scenario, selection Selection) {
 	t.Helper()
-	external := w.dialledFromOutside()
-	checkServed(t, selection, selection.ClusterIP, w.service.InternalTrafficLocal, internalTrafficPolicy)
-	checkServed(t, selection, selection.External, w.service.ExternalTrafficLocal && external, externalTrafficPolicy)
+	external := s.hasExternalFrontend()
+	checkServed(t, selection, selection.ClusterIP, s.service.InternalTrafficLocal, internalTrafficPolicy)
+	checkServed(t, selection, selection.External, s.service.ExternalTrafficLocal && external, externalTrafficPolicy)
 	checkServed(t, selection, selection.ShortCircuit, false, "")
 	if external && selection.Cluster.Reason.Code == ClusterChoiceUnused {
 		t.Error("the cluster choice is not computed, but pods need it for the external frontends")
@@ -66,8 +66,8 @@ func checkServed(t *testing.T, selection Selection, serve func() (Choice, Outcom
 // checkExclusionReason checks that an exclusion's reason is true for its endpoint.
 func checkExclusionReason(t *testing.T, endpoints []model.PortEndpoint, selection Selection, exclusion Exclusion) {
 	t.Helper()
-	at := slices.IndexFunc(endpoints, func(endpoint model.PortEndpoint) bool { return endpoint.Addr == exclusion.Endpoint })
-	endpoint := endpoints[at]
+	index := slices.IndexFunc(endpoints, func(endpoint model.PortEndpoint) bool { return endpoint.Addr == exclusion.Endpoint })
+	endpoint := endpoints[index]
 	terminating := !endpoint.Ready && endpoint.Serving && endpoint.Terminating
 	chosen := slices.Clone(selection.Cluster.Endpoints)
 	if selection.Local != nil {
@@ -92,32 +92,32 @@ func checkExclusionReason(t *testing.T, endpoints []model.PortEndpoint, selectio
 
 // checkFlows: flows may continue to exactly those serving endpoints that the policy or a topology key allows. These
 // include the endpoints chosen for new connections.
-func checkFlows(t *testing.T, w *world, endpoints []model.PortEndpoint, selection Selection) {
+func checkFlows(t *testing.T, s *scenario, endpoints []model.PortEndpoint, selection Selection) {
 	t.Helper()
-	decision := Decision{Viewpoint: w.viewpoint, Service: &w.service, Port: w.port, Endpoints: endpoints, Selection: selection}
-	decision.Frontends = w.service.Frontends(w.port, model.IPv4)
-	anywhere, here, _ := decision.AllowedEndpoints()
-	lists := map[bool][]netip.AddrPort{false: anywhere, true: here}
+	decision := Decision{Viewpoint: s.viewpoint, Service: &s.service, Port: s.port, Endpoints: endpoints, Selection: selection}
+	decision.Frontends = s.service.Frontends(s.port, model.IPv4)
+	cluster, local, _ := decision.AllowedEndpoints()
+	lists := map[bool][]netip.AddrPort{false: cluster, true: local}
 	for _, frontend := range decision.Frontends {
 		internalLocalOnly, externalLocalOnly := decision.IsLocalOnly(frontend.Kind)
 		if frontend.Kind.IsExternal() {
-			checkAllowed(t, w, endpoints, lists[internalLocalOnly], selection.ShortCircuit, false)
-			checkAllowed(t, w, endpoints, lists[externalLocalOnly], selection.External, w.service.ExternalTrafficLocal)
+			checkAllowed(t, s, endpoints, lists[internalLocalOnly], selection.ShortCircuit, false)
+			checkAllowed(t, s, endpoints, lists[externalLocalOnly], selection.External, s.service.ExternalTrafficLocal)
 		} else {
-			checkAllowed(t, w, endpoints, lists[internalLocalOnly], selection.ClusterIP, w.service.InternalTrafficLocal)
-			checkAllowed(t, w, endpoints, lists[externalLocalOnly], selection.ClusterIP, w.service.InternalTrafficLocal)
+			checkAllowed(t, s, endpoints, lists[internalLocalOnly], selection.ClusterIP, s.service.InternalTrafficLocal)
+			checkAllowed(t, s, endpoints, lists[externalLocalOnly], selection.ClusterIP, s.service.InternalTrafficLocal)
 		}
 	}
 }
 
-func checkAllowed(t *testing.T, w *world, endpoints []model.PortEndpoint, got []netip.AddrPort, serve func() (Choice, Outcome), local bool) {
+func checkAllowed(t *testing.T, s *scenario, endpoints []model.PortEndpoint, got []netip.AddrPort, serve func() (Choice, Outcome), local bool) {
 	t.Helper()
-	keys := w.service.Topology.Keys
+	keys := s.service.Topology.Keys
 	var want []netip.AddrPort
 	for _, endpoint := range endpoints {
-		allowed := len(keys) == 0 || slices.ContainsFunc(keys, func(key policy.Key) bool { return sameValue(w, key, endpoint) })
+		allowed := len(keys) == 0 || slices.ContainsFunc(keys, func(key policy.Key) bool { return sameValue(s, key, endpoint) })
 		if local {
-			allowed = endpoint.Node == w.viewpoint.Node.Name
+			allowed = endpoint.Node == s.viewpoint.Node.Name
 		}
 		if allowed && (endpoint.Ready || endpoint.Serving) {
 			want = append(want, endpoint.Addr)

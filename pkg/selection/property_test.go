@@ -13,26 +13,26 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-const worlds = 5000
+const numScenarios = 5000
 
-func TestPropertiesHoldInRandomWorlds(t *testing.T) {
-	randomWorlds(worlds, func(w *world) {
+func TestPropertiesHoldInRandomScenarios(t *testing.T) {
+	randomScenarios(numScenarios, func(s *scenario) {
 		if !t.Failed() {
-			checkProperties(t, w)
+			checkProperties(t, s)
 		}
 	})
 }
 
-func TestRandomWorldsReachEveryCode(t *testing.T) {
+func TestRandomScenariosReachEveryCode(t *testing.T) {
 	seen := map[Code]bool{}
-	randomWorlds(worlds, func(w *world) {
-		endpoints := w.endpoints()
-		selection := w.choose(endpoints)
+	randomScenarios(numScenarios, func(s *scenario) {
+		endpoints := s.endpoints()
+		selection := s.choose(endpoints)
 		seen[selection.Cluster.Reason.Code] = true
 		if selection.Local != nil {
 			seen[selection.Local.Reason.Code] = true
 		}
-		for _, exclusion := range (Decision{Viewpoint: w.viewpoint, Endpoints: endpoints, Selection: selection}).Exclusions() {
+		for _, exclusion := range (Decision{Viewpoint: s.viewpoint, Endpoints: endpoints, Selection: selection}).Exclusions() {
 			seen[exclusion.Reason.Code] = true
 		}
 	})
@@ -45,26 +45,26 @@ func TestRandomWorldsReachEveryCode(t *testing.T) {
 }
 
 // checkProperties checks all invariants that hold in any scenario.
-func checkProperties(t *testing.T, w *world) {
+func checkProperties(t *testing.T, s *scenario) {
 	t.Helper()
-	endpoints := w.endpoints()
-	selection := w.choose(endpoints)
+	endpoints := s.endpoints()
+	selection := s.choose(endpoints)
 	checkChoice(t, endpoints, &selection.Cluster)
 	if selection.Local != nil {
 		checkChoice(t, endpoints, selection.Local)
 	}
-	checkExclusions(t, w, endpoints, selection)
-	checkOrder(t, w, endpoints, selection)
-	checkOutcomes(t, w, selection)
-	checkFlows(t, w, endpoints, selection)
-	checkTierOrder(t, Decision{Viewpoint: w.viewpoint, Service: &w.service, Endpoints: endpoints, Selection: selection})
-	if len(w.service.Topology.Keys) > 0 {
-		checkTiers(t, w, endpoints, selection)
+	checkExclusions(t, s, endpoints, selection)
+	checkOrder(t, s, endpoints, selection)
+	checkOutcomes(t, s, selection)
+	checkFlows(t, s, endpoints, selection)
+	checkTierOrder(t, Decision{Viewpoint: s.viewpoint, Service: &s.service, Endpoints: endpoints, Selection: selection})
+	if len(s.service.Topology.Keys) > 0 {
+		checkTiers(t, s, endpoints, selection)
 	} else {
-		checkAgainstKubeProxy(t, w, endpoints, selection)
+		checkAgainstKubeProxy(t, s, endpoints, selection)
 	}
 	if t.Failed() {
-		t.Logf("scenario %+v\nendpoints %+v", w, endpoints)
+		t.Logf("scenario %+v\nendpoints %+v", s, endpoints)
 	}
 }
 
@@ -74,12 +74,12 @@ func checkChoice(t *testing.T, endpoints []model.PortEndpoint, choice *Choice) {
 	t.Helper()
 	rest := endpoints
 	for _, chosen := range choice.Endpoints {
-		at := slices.IndexFunc(rest, func(endpoint model.PortEndpoint) bool { return cmp.Equal(endpoint, chosen, equateAddrs) })
-		if at < 0 {
+		index := slices.IndexFunc(rest, func(endpoint model.PortEndpoint) bool { return cmp.Equal(endpoint, chosen, equateAddrs) })
+		if index < 0 {
 			t.Errorf("%v is not in the input, or in another order", chosen)
 			return
 		}
-		rest = rest[at+1:]
+		rest = rest[index+1:]
 		if !chosen.Ready && (!chosen.Serving || !chosen.Terminating) {
 			t.Errorf("%v is chosen, but not usable", chosen)
 		}
@@ -101,10 +101,10 @@ func checkReason(t *testing.T, reason Reason) {
 }
 
 // checkExclusions: every endpoint is either in a choice or excluded with a reason, never both.
-func checkExclusions(t *testing.T, w *world, endpoints []model.PortEndpoint, selection Selection) {
+func checkExclusions(t *testing.T, s *scenario, endpoints []model.PortEndpoint, selection Selection) {
 	t.Helper()
 	found := map[netip.AddrPort]string{}
-	for _, exclusion := range (Decision{Viewpoint: w.viewpoint, Endpoints: endpoints, Selection: selection}).Exclusions() {
+	for _, exclusion := range (Decision{Viewpoint: s.viewpoint, Endpoints: endpoints, Selection: selection}).Exclusions() {
 		found[exclusion.Endpoint] += "excluded"
 		checkReason(t, exclusion.Reason)
 		checkExclusionReason(t, endpoints, selection, exclusion)
@@ -132,27 +132,27 @@ func checkExclusions(t *testing.T, w *world, endpoints []model.PortEndpoint, sel
 }
 
 // checkOrder: a decision depends neither on the order of slices nor on that of endpoints.
-func checkOrder(t *testing.T, w *world, endpoints []model.PortEndpoint, selection Selection) {
+func checkOrder(t *testing.T, s *scenario, endpoints []model.PortEndpoint, selection Selection) {
 	t.Helper()
-	slices.Reverse(w.slices)
-	for _, slice := range w.slices {
+	slices.Reverse(s.slices)
+	for _, slice := range s.slices {
 		slices.Reverse(slice.Endpoints)
 	}
-	again := w.choose(w.endpoints())
+	again := s.choose(s.endpoints())
 	if diff := cmp.Diff(selection, again, equateAddrs, cmp.AllowUnexported(Selection{}, Choice{})); diff != "" {
 		t.Errorf("the selection depends on the order of slices (-first +second):\n%s", diff)
 	}
 	backwards := slices.Clone(endpoints)
 	slices.Reverse(backwards)
-	reversed := w.choose(backwards)
+	reversed := s.choose(backwards)
 	for _, choice := range []*Choice{&reversed.Cluster, reversed.Local} {
 		if choice != nil {
 			choice.Endpoints = slices.Clone(choice.Endpoints)
 			slices.Reverse(choice.Endpoints)
 		}
 	}
-	got := fmt.Sprint(viewOf(reversed), reversed.Cluster.Reason.Code)
-	want := fmt.Sprint(viewOf(selection), selection.Cluster.Reason.Code)
+	got := fmt.Sprint(selectionTextOf(reversed), reversed.Cluster.Reason.Code)
+	want := fmt.Sprint(selectionTextOf(selection), selection.Cluster.Reason.Code)
 	if got != want {
 		t.Errorf("endpoints in reverse order: selection %s, want %s", got, want)
 	}
@@ -160,9 +160,9 @@ func checkOrder(t *testing.T, w *world, endpoints []model.PortEndpoint, selectio
 
 // checkTiers: the first key that matches a ready endpoint wins and selects all that it matches, else the first that
 // matches a terminating one. With * last there is always an endpoint if one is usable.
-func checkTiers(t *testing.T, w *world, endpoints []model.PortEndpoint, selection Selection) {
+func checkTiers(t *testing.T, s *scenario, endpoints []model.PortEndpoint, selection Selection) {
 	t.Helper()
-	keys := w.service.Topology.Keys
+	keys := s.service.Topology.Keys
 	if selection.Cluster.Reason.Code == ClusterChoiceUnused {
 		return
 	}
@@ -171,7 +171,7 @@ func checkTiers(t *testing.T, w *world, endpoints []model.PortEndpoint, selectio
 		for _, key := range keys {
 			var matching []model.PortEndpoint
 			for _, endpoint := range endpoints {
-				if endpoint.Ready == ready && (ready || endpoint.Serving && endpoint.Terminating) && sameValue(w, key, endpoint) {
+				if endpoint.Ready == ready && (ready || endpoint.Serving && endpoint.Terminating) && sameValue(s, key, endpoint) {
 					matching = append(matching, endpoint)
 				}
 			}
@@ -189,19 +189,19 @@ func checkTiers(t *testing.T, w *world, endpoints []model.PortEndpoint, selectio
 }
 
 // sameValue is the definition of a match in its simplest form.
-func sameValue(w *world, key policy.Key, endpoint model.PortEndpoint) bool {
-	labels, _ := w.viewpoint.Labels(endpoint.Node)
+func sameValue(s *scenario, key policy.Key, endpoint model.PortEndpoint) bool {
+	labels, _ := s.viewpoint.Labels(endpoint.Node)
 	endpointValue, known := labels[string(key)]
-	nodeValue, carried := w.viewpoint.Node.Labels[string(key)]
+	nodeValue, hasLabel := s.viewpoint.Node.Labels[string(key)]
 	switch {
 	case key == policy.AnyNode:
 		return true
 	case key == policy.Hostname:
-		return endpoint.Node == w.viewpoint.Node.Name
+		return endpoint.Node == s.viewpoint.Node.Name
 	case key == policy.Zone && endpoint.Zone != "":
-		return carried && endpoint.Zone == nodeValue
+		return hasLabel && endpoint.Zone == nodeValue
 	}
-	return carried && known && endpointValue == nodeValue
+	return hasLabel && known && endpointValue == nodeValue
 }
 
 var equateAddrs = cmpopts.EquateComparable(netip.Addr{}, netip.AddrPort{}, Reason{})

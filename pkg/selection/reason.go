@@ -147,10 +147,10 @@ var sentences = append([]sentence{
 func (r Reason) Sentence() string {
 	for i := range sentences {
 		if sentences[i].code == r.Code {
-			words := append(r.Load.placeholders(), "{there}", locationText(r.Key, r.Value), "{noEndpoint}", r.noEndpointsText(),
+			replacements := append(r.Load.placeholders(), "{there}", locationText(r.Key, r.Value), "{noEndpoint}", r.noEndpointsText(),
 				"{key}", r.Key, "{value}", strconv.Quote(r.Value), "{endpoint}", r.Endpoint.String(), "{until}", r.untilText(),
 				"{since}", r.sinceText())
-			return strings.NewReplacer(words...).Replace(sentences[i].text)
+			return strings.NewReplacer(replacements...).Replace(sentences[i].text)
 		}
 	}
 	return string(r.Code)

@@ -14,7 +14,7 @@ type Scope struct {
 	// NodePorts are the addresses that serve node ports, in the families of the tables that are not in AllAddrFamilies.
 	NodePorts []netip.Addr
 	// AllAddrFamilies are the families in which every address of the node except loopback serves node ports.
-	OnAll []model.Family
+	AllAddrFamilies []model.Family
 }
 
 // IsLocal reports whether an address is the node's own. The kernel decides, as it does for the tables: a list of the
@@ -26,7 +26,7 @@ func ScopeOf(cluster *model.Cluster, families []model.Family, nodePorts model.No
 	scope := Scope{Pods: pods}
 	for _, family := range families {
 		if nodePorts.All(family) {
-			scope.OnAll = append(scope.OnAll, family)
+			scope.AllAddrFamilies = append(scope.AllAddrFamilies, family)
 			continue
 		}
 		scope.NodePorts = append(scope.NodePorts, nodePorts.Choose(family, cluster.Self(), cluster.LocalAddrs())...)
@@ -37,7 +37,7 @@ func ScopeOf(cluster *model.Cluster, families []model.Family, nodePorts model.No
 // ServesNodePorts reports whether an address accepts connections to node ports.
 func (s Scope) ServesNodePorts(addr netip.Addr, isLocal IsLocal) (bool, error) {
 	switch {
-	case !slices.Contains(s.OnAll, model.FamilyOf(addr)):
+	case !slices.Contains(s.AllAddrFamilies, model.FamilyOf(addr)):
 		return slices.Contains(s.NodePorts, addr), nil
 	case addr.IsLoopback():
 		return false, nil

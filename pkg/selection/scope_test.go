@@ -131,7 +131,7 @@ func TestOriginOf(t *testing.T) {
 }
 
 func TestAFailedRouteLookupIsAnError(t *testing.T) {
-	scope := Scope{OnAll: model.Families}
+	scope := Scope{AllAddrFamilies: model.Families}
 	if _, err := scope.ServesNodePorts(netip.MustParseAddr("172.30.0.1"), failingIsLocal); !errors.Is(err, errNoReply) {
 		t.Errorf("ServesNodePorts: %v, want the lookup's error", err)
 	}

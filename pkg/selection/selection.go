@@ -46,7 +46,7 @@ type Choice struct {
 	Share   *balance.Share
 	Standby []model.PortEndpoint
 	// record is the record of the plan that Share comes from, or nil without a plan.
-	planned *planInput
+	record *planRecord
 	// Tier is the topology key that won ("topology.kubernetes.io/zone", "*") or one of the Tier constants. It is empty if
 	// there are no endpoints.
 	Tier   string

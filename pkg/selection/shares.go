@@ -11,7 +11,7 @@ type Shares struct {
 	// Ports is the number of these ports.
 	Ports int
 	// BySource is the number of these ports that were planned with demand from each source.
-	BySource [balance.Sources]int
+	BySource [balance.NumSources]int
 	// sentByKey is, for each key, the sum over the ports of the connections to the endpoints that it matches, in units of
 	// 1/fullShare.
 	sentByKey [len(sharedKeys) + 1]int
@@ -45,20 +45,20 @@ func (s Shares) Ratios() map[string]float64 {
 
 // Add adds the ports of a Service a number of times. A number of -1 removes them.
 func (s *Shares) Add(plans Plans, times int) {
-	for _, input := range plans {
-		s.add(input, times)
+	for _, record := range plans {
+		s.add(record, times)
 	}
 }
 
-func (s *Shares) add(input *planInput, times int) {
-	if input.sentByKey == nil {
+func (s *Shares) add(record *planRecord, times int) {
+	if record.sentByKey == nil {
 		return // no endpoints here
 	}
 	s.Ports += times
-	s.BySource[input.source] += times
-	for k, sent := range input.sentByKey {
+	s.BySource[record.source] += times
+	for k, sent := range record.sentByKey {
 		index := 0
-		for index < len(sharedKeys) && sharedKeys[index] != input.endpointClasses.Keys()[k] {
+		for index < len(sharedKeys) && sharedKeys[index] != record.endpointClasses.Keys()[k] {
 			index++
 		}
 		s.sentByKey[index] += times * int(sent)

@@ -17,17 +17,17 @@ const (
 // matches it, if there are keys; TierHint if hints narrow the choice and one is for this node or its zone; TierNone
 // otherwise. With a load bound, slots may belong to several tiers, and each endpoint has its own tier.
 func (d Decision) TierOf(endpoint *model.PortEndpoint) string {
-	view, keys := &d.Viewpoint, d.Service.Topology.Keys
-	if k := view.firstMatch(keys, endpoint); k < len(keys) {
+	viewpoint, keys := &d.Viewpoint, d.Service.Topology.Keys
+	if k := viewpoint.firstMatch(keys, endpoint); k < len(keys) {
 		return string(keys[k])
 	}
 	switch d.Selection.Cluster.Tier {
 	case TierForNodes:
-		if slices.Contains(endpoint.HintNodes, view.Node.Name) {
+		if slices.Contains(endpoint.HintNodes, viewpoint.Node.Name) {
 			return TierHint
 		}
 	case TierForZones:
-		if slices.Contains(endpoint.HintZones, view.Node.Labels[string(policy.Zone)]) {
+		if slices.Contains(endpoint.HintZones, viewpoint.Node.Labels[string(policy.Zone)]) {
 			return TierHint
 		}
 	}

@@ -49,9 +49,9 @@ func fallbackCandidates(endpoints, tier []model.PortEndpoint) []model.PortEndpoi
 	for i := range tier {
 		taken[tier[i].Addr] = true
 	}
-	isReady := tier[0].Phase() == model.PhaseReady
+	isTierReady := tier[0].Phase() == model.PhaseReady
 	return filterEndpoints(endpoints, func(endpoint *model.PortEndpoint) bool {
-		return !taken[endpoint.Addr] && (!isReady || endpoint.Phase() == model.PhaseReady)
+		return !taken[endpoint.Addr] && (!isTierReady || endpoint.Phase() == model.PhaseReady)
 	})
 }
 
@@ -71,12 +71,12 @@ func (v NodeView) tiersByKeys(keys []policy.Key, endpoints []model.PortEndpoint)
 		}
 	}
 	var tiers []Tier
-	isReady := false
+	hasReadyTier := false
 	for _, tier := range matching {
-		if len(tier.Endpoints) == 0 || isReady && tier.Endpoints[0].Phase() != model.PhaseReady {
+		if len(tier.Endpoints) == 0 || hasReadyTier && tier.Endpoints[0].Phase() != model.PhaseReady {
 			continue
 		}
-		isReady = isReady || tier.Endpoints[0].Phase() == model.PhaseReady
+		hasReadyTier = hasReadyTier || tier.Endpoints[0].Phase() == model.PhaseReady
 		tiers = append(tiers, tier)
 	}
 	return tiers

@@ -63,7 +63,7 @@ func TestTiersFollowTheOwnersOrder(t *testing.T) {
 			for node := range strings.FieldsSeq(test.evacuated) {
 				nodes[node] = &model.Demotion{}
 			}
-			endpoints := evacuated(parseZoned(t, test.endpoints), nodes)
+			endpoints := withDemotedNodes(parseZoned(t, test.endpoints), nodes)
 			viewpoint := NodeView{Node: model.Node{Name: "node-1", Labels: inZoneA}}
 			decision := Decision{Viewpoint: viewpoint, Service: &service, Endpoints: endpoints}
 			decision.Selection = Select(&service, false, endpoints, viewpoint)
@@ -80,8 +80,8 @@ func parseZoned(t *testing.T, text string) []model.PortEndpoint {
 	t.Helper()
 	var all []model.PortEndpoint
 	for word := range strings.FieldsSeq(text) {
-		name, place, _ := strings.Cut(word, "@")
-		node, zone, _ := strings.Cut(place, "/")
+		name, location, _ := strings.Cut(word, "@")
+		node, zone, _ := strings.Cut(location, "/")
 		state := model.Endpoint{Node: node, Zone: zone, Ready: true, Serving: true}
 		switch name[1:] {
 		case "t":
@@ -110,27 +110,27 @@ func TestTiersOfHints(t *testing.T) {
 
 // TestTiersInRandomScenarios: the first tier is the choice for the ClusterIP. Each later tier is the choice of Select
 // without the endpoints of earlier tiers.
-func TestTiersInRandomWorlds(t *testing.T) {
+func TestTiersInRandomScenarios(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 6))
 	depths := map[int]int{}
-	randomWorlds(2*worlds, func(w *world) {
+	randomScenarios(2*numScenarios, func(s *scenario) {
 		if t.Failed() {
 			return
 		}
 		nodes := map[string]*model.Demotion{}
-		for _, node := range worldNodes[:4] {
+		for _, node := range scenarioNodes[:4] {
 			if random.IntN(4) == 0 {
 				nodes[node] = &model.Demotion{}
 			}
 		}
-		endpoints := evacuated(w.endpoints(), nodes)
-		for _, marked := range [][]model.PortEndpoint{w.endpoints(), endpoints} {
-			decision := Decision{Viewpoint: w.viewpoint, Service: &w.service, Endpoints: marked, Selection: w.choose(marked)}
+		endpoints := withDemotedNodes(s.endpoints(), nodes)
+		for _, marked := range [][]model.PortEndpoint{s.endpoints(), endpoints} {
+			decision := Decision{Viewpoint: s.viewpoint, Service: &s.service, Endpoints: marked, Selection: s.choose(marked)}
 			depths[len(decision.Tiers())]++
 			checkTierOrder(t, decision)
 		}
 		if t.Failed() {
-			t.Logf("evacuated nodes %v, scenario %+v\nendpoints %+v", nodes, w, endpoints)
+			t.Logf("evacuated nodes %v, scenario %+v\nendpoints %+v", nodes, s, endpoints)
 		}
 	})
 	for depth := range 4 {
@@ -170,9 +170,9 @@ func fallbackTiers(decision Decision, first []model.PortEndpoint) []Tier {
 	service.Topology.MaxLoad = 0
 	var tiers []Tier
 	for {
-		rest := where(decision.Endpoints, func(e model.PortEndpoint) bool {
-			isGone := slices.ContainsFunc(earlier, func(other model.PortEndpoint) bool { return other.Addr == e.Addr })
-			return !isGone && (e.Ready || !ready)
+		rest := filter(decision.Endpoints, func(e model.PortEndpoint) bool {
+			isEarlier := slices.ContainsFunc(earlier, func(other model.PortEndpoint) bool { return other.Addr == e.Addr })
+			return !isEarlier && (e.Ready || !ready)
 		})
 		chosen := Select(&service, false, rest, decision.Viewpoint).Cluster.Endpoints
 		if len(chosen) == 0 {
@@ -186,14 +186,14 @@ func fallbackTiers(decision Decision, first []model.PortEndpoint) []Tier {
 // Terminating endpoints may be in none if a tier has a ready one.
 func checkPartition(t *testing.T, decision Decision, tiers []Tier) {
 	t.Helper()
-	in := map[netip.AddrPort]int{}
+	occurrences := map[netip.AddrPort]int{}
 	ready := false
 	for _, tier := range tiers {
 		if len(tier.Endpoints) == 0 {
 			t.Errorf("an empty tier: %q", tiersText(tiers))
 		}
 		for _, endpoint := range tier.Endpoints {
-			in[endpoint.Addr]++
+			occurrences[endpoint.Addr]++
 			ready = ready || endpoint.Ready
 		}
 	}
@@ -204,7 +204,7 @@ func checkPartition(t *testing.T, decision Decision, tiers []Tier) {
 		} else {
 			isAllowed = isAllowed && decision.Viewpoint.allows(decision.Service.Topology.Keys, &endpoint)
 		}
-		switch times := in[endpoint.Addr]; {
+		switch times := occurrences[endpoint.Addr]; {
 		case times > 1, times == 1 && !isAllowed:
 			t.Errorf("%v occurs %d times in the tiers, and is allowed: %t", endpoint.Addr, times, isAllowed)
 		case times == 0 && isAllowed && endpoint.Ready:

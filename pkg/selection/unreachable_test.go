@@ -22,12 +22,12 @@ import (
 func TestUnreachableEndpointsAreTheLastRank(t *testing.T) {
 	random := rand.New(rand.NewPCG(35, 7))
 	seen := map[Code]int{}
-	randomWorlds(worlds, func(w *world) {
+	randomScenarios(numScenarios, func(s *scenario) {
 		if t.Failed() {
 			return
 		}
 		shared, nodes := map[string]*model.Demotion{}, map[string]*model.Demotion{}
-		for _, node := range worldNodes[:4] {
+		for _, node := range scenarioNodes[:4] {
 			if random.IntN(4) == 0 {
 				shared[node] = &model.Demotion{}
 			}
@@ -38,10 +38,10 @@ func TestUnreachableEndpointsAreTheLastRank(t *testing.T) {
 				}
 			}
 		}
-		without := evacuated(w.endpoints(), shared)
-		marked := evacuated(w.endpoints(), nodes)
+		without := withDemotedNodes(s.endpoints(), shared)
+		marked := withDemotedNodes(s.endpoints(), nodes)
 		reachable := slices.DeleteFunc(slices.Clone(marked), isUnreachable)
-		got, want, allReachable := w.choose(marked), w.choose(reachable), w.choose(without)
+		got, want, allReachable := s.choose(marked), s.choose(reachable), s.choose(without)
 		check := func(kind string, got, want, allReachable *Choice) {
 			checkLastResort(t, kind, OnlyUnreachable, got, want, allReachable)
 			seen[got.Reason.Code]++
@@ -50,36 +50,36 @@ func TestUnreachableEndpointsAreTheLastRank(t *testing.T) {
 		if got.Local != nil {
 			check("local", got.Local, want.Local, allReachable.Local)
 		}
-		decision := Decision{Viewpoint: w.viewpoint, Service: &w.service, Endpoints: marked, Selection: got}
+		decision := Decision{Viewpoint: s.viewpoint, Service: &s.service, Endpoints: marked, Selection: got}
 		for _, exclusion := range decision.Exclusions() {
 			checkReason(t, exclusion.Reason)
 			seen[exclusion.Reason.Code]++
-			at := slices.IndexFunc(marked, func(endpoint model.PortEndpoint) bool { return endpoint.Addr == exclusion.Endpoint })
-			if exclusion.Reason.Code == NodeUnreachable && !marked[at].IsUnreachable() {
-				t.Errorf("the reason for %v is NodeUnreachable, but its node is reachable", marked[at])
+			index := slices.IndexFunc(marked, func(endpoint model.PortEndpoint) bool { return endpoint.Addr == exclusion.Endpoint })
+			if exclusion.Reason.Code == NodeUnreachable && !marked[index].IsUnreachable() {
+				t.Errorf("the reason for %v is NodeUnreachable, but its node is reachable", marked[index])
 			}
 		}
 		// Flows to unreachable endpoints end if there are others, and all other flows continue.
-		before := Decision{Viewpoint: w.viewpoint, Service: &w.service, Endpoints: without, Selection: allReachable}
+		before := Decision{Viewpoint: s.viewpoint, Service: &s.service, Endpoints: without, Selection: allReachable}
 		if len(got.Cluster.Endpoints) > 0 && !got.Cluster.Endpoints[0].IsUnreachable() {
 			before.Endpoints, before.Selection = reachable, want
 		}
-		anywhere, here, open := decision.AllowedEndpoints()
-		wantAnywhere, wantHere, _ := before.AllowedEndpoints()
-		if !slices.Equal(anywhere, wantAnywhere) || !slices.Equal(here, wantHere) {
-			t.Errorf("allowed endpoints are %v, local %v, want %v and %v", anywhere, here, wantAnywhere, wantHere)
+		cluster, local, open := decision.AllowedEndpoints()
+		wantCluster, wantLocal, _ := before.AllowedEndpoints()
+		if !slices.Equal(cluster, wantCluster) || !slices.Equal(local, wantLocal) {
+			t.Errorf("allowed endpoints are %v, local %v, want %v and %v", cluster, local, wantCluster, wantLocal)
 		}
 		before.Endpoints, before.Selection = without, allReachable
-		wantAnywhere, _, _ = before.AllowedEndpoints()
-		wantOpen := slices.DeleteFunc(slices.Clone(wantAnywhere), func(addr netip.AddrPort) bool {
-			at := slices.IndexFunc(marked, func(endpoint model.PortEndpoint) bool { return endpoint.Addr == addr })
-			return slices.Contains(anywhere, addr) || marked[at].Demotion.IsLasting
+		wantCluster, _, _ = before.AllowedEndpoints()
+		wantOpen := slices.DeleteFunc(slices.Clone(wantCluster), func(addr netip.AddrPort) bool {
+			index := slices.IndexFunc(marked, func(endpoint model.PortEndpoint) bool { return endpoint.Addr == addr })
+			return slices.Contains(cluster, addr) || marked[index].Demotion.IsLasting
 		})
 		if !slices.Equal(sorted(open), sorted(wantOpen)) {
 			t.Errorf("endpoints of open connections are %v, want %v", open, wantOpen)
 		}
 		if t.Failed() {
-			t.Logf("demotions %v, scenario %+v", nodes, w)
+			t.Logf("demotions %v, scenario %+v", nodes, s)
 		}
 	})
 	for _, code := range []Code{OnlyUnreachable, NodeUnreachable, OnlyEvacuated, NodeEvacuated, MatchedTopologyKey, AllEndpoints, OnThisNode} {
@@ -102,32 +102,32 @@ func TestAPlanIgnoresUnreachableNodes(t *testing.T) {
 		}
 		nodes := []int{1 + random.IntN(3), 1 + random.IntN(3), 1 + random.IntN(3)}
 		endpoints := []int{random.IntN(3), random.IntN(4), random.IntN(3)}
-		town := newTown(bounded(100+uint64(random.IntN(100)), keys...), nodes, endpoints)
-		if slice := town.slice(); random.IntN(2) == 0 && endpoints[0] > 0 {
+		setup := newBoundedSetup(bounded(100+uint64(random.IntN(100)), keys...), nodes, endpoints)
+		if slice := setup.slice(); random.IntN(2) == 0 && endpoints[0] > 0 {
 			slice.Endpoints = slice.Endpoints[1:] // the one on this node
 		}
-		town.change.Services[town.web].AffinityTimeout = time.Duration(random.IntN(2)) * time.Minute
-		town.change.Demotions = map[model.DemotionKey]*model.Demotion{}
+		setup.change.Services[setup.web].AffinityTimeout = time.Duration(random.IntN(2)) * time.Minute
+		setup.change.Demotions = map[model.DemotionKey]*model.Demotion{}
 		demote := func(reason model.DemotionReason, chances int) {
-			for node := range town.change.Nodes {
+			for node := range setup.change.Nodes {
 				if node != "zone-a-0" && random.IntN(chances) == 0 {
-					town.change.Demotions[model.DemotionKey{Node: node, Reason: reason}] = &model.Demotion{Reason: reason}
+					setup.change.Demotions[model.DemotionKey{Node: node, Reason: reason}] = &model.Demotion{Reason: reason}
 				}
 			}
 		}
 		demote(model.Evacuated, 4)
-		before := town.decide(t, "zone-a-0").Selection.Cluster
+		before := setup.decide(t, "zone-a-0").Selection.Cluster
 		demote(model.Unreachable, 2)
-		decision := town.decide(t, "zone-a-0")
+		decision := setup.decide(t, "zone-a-0")
 		after := decision.Selection.Cluster
-		if !slices.Equal(before.planned.slots, after.planned.slots) || !reflect.DeepEqual(before.Share, after.Share) {
-			t.Fatalf("the plan changed to %v from %v", after.planned.slots, before.planned.slots)
+		if !slices.Equal(before.record.slots, after.record.slots) || !reflect.DeepEqual(before.Share, after.Share) {
+			t.Fatalf("the plan changed to %v from %v", after.record.slots, before.record.slots)
 		}
 		wantSlots, dropped := map[string]int{}, 0
 		reachable := 0 // endpoints that are also allowed
 		for i := range decision.Endpoints {
 			endpoint := &decision.Endpoints[i]
-			slots := after.planned.slots[i]
+			slots := after.record.slots[i]
 			_, usable := endpoint.Rank()
 			if usable && !endpoint.IsUnreachable() && decision.Viewpoint.allows(keys, endpoint) {
 				reachable++
@@ -165,9 +165,9 @@ func TestAPlanIgnoresUnreachableNodes(t *testing.T) {
 			checkReason(t, exclusion.Reason)
 		}
 	}
-	for _, what := range []string{"dropped true", "dropped false", "by keys", "as planned"} {
-		if seen[what] < 20 {
-			t.Errorf("%s occurred only %d times", what, seen[what])
+	for _, kind := range []string{"dropped true", "dropped false", "by keys", "as planned"} {
+		if seen[kind] < 20 {
+			t.Errorf("%s occurred only %d times", kind, seen[kind])
 		}
 	}
 	t.Log(seen)
@@ -186,15 +186,15 @@ func slotsOf(choice Choice) map[string]int {
 }
 
 func TestUnreachableEndpointsFollowEvacuatedOnes(t *testing.T) {
-	town := newTown(policy.Topology{Keys: zoneThenAll}, []int{2, 2}, []int{2, 2})
-	town.change.Demotions = map[model.DemotionKey]*model.Demotion{
+	setup := newBoundedSetup(policy.Topology{Keys: zoneThenAll}, []int{2, 2}, []int{2, 2})
+	setup.change.Demotions = map[model.DemotionKey]*model.Demotion{
 		{Node: "zone-a-0", Reason: model.Evacuated}:   {},
 		{Node: "zone-a-1", Reason: model.Unreachable}: {Reason: model.Unreachable},
 		{Node: "zone-b-0", Reason: model.Unreachable}: {Reason: model.Unreachable},
 		{Node: "zone-b-1", Reason: model.Unreachable}: {Reason: model.Unreachable},
 		{Node: "zone-b-1", Reason: model.Evacuated}:   {},
 	}
-	decision := town.decide(t, "zone-a-0")
+	decision := setup.decide(t, "zone-a-0")
 	if choice := decision.Selection.Cluster; choice.Reason.Code != OnlyEvacuated || choice.Endpoints[0].Node != "zone-a-0" {
 		t.Errorf("choice is %v with reason %v", choice.Endpoints, choice.Reason)
 	}

@@ -13,15 +13,15 @@ import (
 // and the cluster must not change.
 func (p *Planner) SetView(view *model.Cluster) {
 	p.cluster = view
-	if p.views == nil {
-		p.views = &views{demands: map[model.ObjectName]cachedDemand{}, plans: map[viewedPort]*portPlan{}}
+	if p.cache == nil {
+		p.cache = &viewCache{demands: map[model.ObjectName]cachedDemand{}, plans: map[planKey]*portPlan{}}
 	}
 }
 
 // viewCache caches results for the decisions of other nodes.
-type views struct {
+type viewCache struct {
 	demands map[model.ObjectName]cachedDemand
-	plans   map[viewedPort]*portPlan
+	plans   map[planKey]*portPlan
 }
 
 type cachedDemand struct {
@@ -30,21 +30,21 @@ type cachedDemand struct {
 }
 
 // planKey identifies a port in a family, or the addresses of a headless Service.
-type viewedPort struct {
+type planKey struct {
 	model.PortID
 	forAddresses bool
 }
 
 // planOf returns the cached plan for the endpoints of a decision, or nil without caching.
 func (p *Planner) planOf(decision *Decision) *portPlan {
-	if p.views == nil || decision.Service.Topology.MaxLoad == 0 {
+	if p.cache == nil || decision.Service.Topology.MaxLoad == 0 {
 		return nil
 	}
-	port := viewedPort{decision.Service.PortID(decision.Port, decision.Family), decision.ForAddresses}
-	if p.views.plans[port] == nil {
-		p.views.plans[port] = &portPlan{}
+	port := planKey{decision.Service.PortID(decision.Port, decision.Family), decision.ForAddresses}
+	if p.cache.plans[port] == nil {
+		p.cache.plans[port] = &portPlan{}
 	}
-	return p.views.plans[port]
+	return p.cache.plans[port]
 }
 
 // portPlan is the plan for one port. It is the same for all nodes with the same view of the port's endpoints.
@@ -60,15 +60,15 @@ type portPlan struct {
 // those of the cached plan.
 func (p *portPlan) share(
 	service *model.Service, endpoints []model.PortEndpoint, demand balance.Demand, viewpoint NodeView,
-) (planInput, balance.Share) {
+) (planRecord, balance.Share) {
 	if p.plan == nil || !slices.EqualFunc(p.endpoints, endpoints, isPlannedAlike) {
-		input := newPlanInput(service, endpoints, viewpoint)
+		record := newPlanRecord(service, endpoints, viewpoint)
 		*p = portPlan{
-			endpoints: endpoints, endpointClasses: input.endpointClasses, hashes: input.hashes,
-			plan: balance.NewPlan(demand, input.endpointClasses, int(service.Topology.MaxLoad)),
+			endpoints: endpoints, endpointClasses: record.endpointClasses, hashes: record.hashes,
+			plan: balance.NewPlan(demand, record.endpointClasses, int(service.Topology.MaxLoad)),
 		}
 	}
-	return planInput{endpointClasses: p.endpointClasses, hashes: p.hashes}, p.plan.Share(viewpoint.Node.Name, viewpoint.Node.Labels)
+	return planRecord{endpointClasses: p.endpointClasses, hashes: p.hashes}, p.plan.Share(viewpoint.Node.Name, viewpoint.Node.Labels)
 }
 
 // isPlannedAlike reports whether a plan treats two endpoints alike.

@@ -13,10 +13,10 @@ func Weight(cluster *model.Cluster, name model.ObjectName) int {
 	if service == nil {
 		return 0
 	}
-	endpoints, offers := 0, 0
+	endpoints, slicePorts := 0, 0
 	for _, slice := range cluster.SlicesOf(name) {
 		endpoints += len(slice.Endpoints)
-		offers += len(slice.Ports)
+		slicePorts += len(slice.Ports)
 	}
 	ports, addresses := len(service.Ports), 2*len(service.ClusterIPs)+len(service.LoadBalancerIPs)+len(service.ExternalIPs)
 	families := len(service.ClusterIPs)
@@ -30,5 +30,5 @@ func Weight(cluster *model.Cluster, name model.ObjectName) int {
 	if service.Topology.MaxLoad > 0 {
 		slots += ports * balance.MaxSlots(endpoints)
 	}
-	return slots + ports*addresses + offers + len(service.SourceRanges)
+	return slots + ports*addresses + slicePorts + len(service.SourceRanges)
 }

@@ -63,7 +63,7 @@ func TestTheSchemaSetsTheSameLimits(t *testing.T) {
 		t.Errorf("names (-want +got):\n%s%d versions", diff, len(spec.Versions))
 	}
 	zones := spec.Versions[0].Schema.OpenAPIV3Schema.Properties.Zones
-	if asks := zones.Items.Properties.Asks; zones.MaxItems != MaxZones || asks.Maximum != PPM || asks.Minimum != 0 {
-		t.Errorf("the schema allows %d zones with a demand of %d to %d, want %d with 0 to 1000000", zones.MaxItems, asks.Minimum, asks.Maximum, MaxZones)
+	if demand := zones.Items.Properties.Asks; zones.MaxItems != MaxZones || demand.Maximum != PPM || demand.Minimum != 0 {
+		t.Errorf("the schema allows %d zones with a demand of %d to %d, want %d with 0 to 1000000", zones.MaxItems, demand.Minimum, demand.Maximum, MaxZones)
 	}
 }

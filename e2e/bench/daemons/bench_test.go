@@ -59,7 +59,7 @@ func measure(b *testing.B, s *setup, d *daemon, services int) {
 	for range rounds(s.timeNewPath(b, d, fixedPause())) {
 		row.paths = append(row.paths, s.timeNewPath(b, d, fixedPause()))
 	}
-	row.rate = s.load(b, func() {
+	row.rate = s.runUnderLoad(b, func() {
 		row.loaded = d.measure(b, measureDuration)
 		randomPause := func() time.Duration { return rand.N(pauseBetween) } // avoids a fixed delay after a sync
 		for range rounds(s.timeNewPath(b, d, randomPause())) {

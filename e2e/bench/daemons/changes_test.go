@@ -26,9 +26,9 @@ func (s *setup) timeNewPath(b *testing.B, d *daemon, pause time.Duration) time.D
 	return responded.Sub(started)
 }
 
-// load changes endpoints at a steady rate while it runs the given function, and returns the actual rate, which the API
+// runUnderLoad changes endpoints at a steady rate while it runs the given function, and returns the actual rate, which the API
 // server may limit.
-func (s *setup) load(b *testing.B, work func()) (rate float64) {
+func (s *setup) runUnderLoad(b *testing.B, work func()) (rate float64) {
 	b.Helper()
 	ctx, cancel := context.WithCancel(b.Context())
 	defer cancel()

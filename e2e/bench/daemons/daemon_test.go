@@ -100,7 +100,7 @@ func (s *setup) kubeconfig(b *testing.B, user string) string {
 func (d *daemon) waitFor(b *testing.B, s *setup, pod *fabric.Pod) time.Time {
 	b.Helper()
 	for deadline := time.Now().Add(waitTimeout); ; {
-		reply, err := d.client.Request("tcp", s.probe, dialTimeout)
+		reply, err := d.client.Request("tcp", s.frontend, dialTimeout)
 		now := time.Now()
 		if err == nil && reply.Pod == pod.Name {
 			return now

@@ -33,7 +33,7 @@ func (s *setup) createProbe(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	s.probe = netip.AddrPortFrom(netip.MustParseAddr(service.Spec.ClusterIP), servicePort)
+	s.frontend = netip.AddrPortFrom(netip.MustParseAddr(service.Spec.ClusterIP), servicePort)
 }
 
 // createService creates a Service and its EndpointSlice.

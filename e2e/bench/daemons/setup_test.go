@@ -23,7 +23,7 @@ type setup struct {
 	endpoints int // of each added Service
 	services  int // without the dialled one
 	started   int // number of started proxies
-	probe     netip.AddrPort
+	frontend  netip.AddrPort
 	changes   atomic.Int64 // under load so far
 }
 

@@ -21,7 +21,7 @@ type connection struct {
 	reader *bufio.Reader
 }
 
-func (s *webhook) dial(t testing.TB) *connection {
+func (s *measuredServer) dial(t testing.TB) *connection {
 	t.Helper()
 	conn, err := tls.Dial("tcp", s.address, s.tls)
 	if err != nil {
@@ -51,7 +51,7 @@ func (c *connection) review(review review, w io.Writer) error {
 }
 
 // concurrently runs work on count connections concurrently, and waits. Each error fails the test.
-func (s *webhook) concurrently(t testing.TB, count int, work func(*connection) error) {
+func (s *measuredServer) concurrently(t testing.TB, count int, work func(*connection) error) {
 	t.Helper()
 	var running sync.WaitGroup
 	for range count {
@@ -70,7 +70,7 @@ func (s *webhook) concurrently(t testing.TB, count int, work func(*connection) e
 }
 
 // sendReviews sends the given number of reviews as fast as possible.
-func (s *webhook) sendReviews(t testing.TB, kind kind, reviews int) {
+func (s *measuredServer) sendReviews(t testing.TB, kind kind, reviews int) {
 	t.Helper()
 	var sent atomic.Int64
 	s.concurrently(t, connections, func(c *connection) error {
@@ -84,7 +84,7 @@ func (s *webhook) sendReviews(t testing.TB, kind kind, reviews int) {
 	s.reviewed += reviews
 }
 
-func (s *webhook) warmUp(t testing.TB) {
+func (s *measuredServer) warmUp(t testing.TB) {
 	t.Helper()
 	s.sendReviews(t, mix(t), warmUp)
 }
@@ -99,7 +99,7 @@ func (c cost) perSecond() float64 { return float64(c.reviews) / c.elapsed.Second
 func (c cost) perCore() float64   { return float64(c.reviews) / c.cpu.Seconds() }
 
 // saturate sends reviews as fast as possible for a fixed time. More reviews are in flight than there are CPUs.
-func (s *webhook) saturate(t testing.TB, kind kind) cost {
+func (s *measuredServer) saturate(t testing.TB, kind kind) cost {
 	t.Helper()
 	var sent atomic.Int64
 	before, began := s.cpuTime(t), time.Now()
@@ -125,7 +125,7 @@ type steady struct {
 }
 
 // steady sends reviews at a rate that does not depend on responses. A review waits if all connections are busy.
-func (s *webhook) steady(t testing.TB, kind kind, duration time.Duration) steady {
+func (s *measuredServer) steady(t testing.TB, kind kind, duration time.Duration) steady {
 	t.Helper()
 	reviews := int(duration.Seconds() * ratePerSecond)
 	measured := steady{times: make([]time.Duration, reviews), late: make([]time.Duration, reviews)}

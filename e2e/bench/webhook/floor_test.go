@@ -12,11 +12,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/reserve"
 )
 
-// A process with asFloor in its environment is the floor server, and listens on that address.
+// A process with floorAddressEnv in its environment is the floor server, and listens on that address.
 const (
-	asFloor          = "VICINITY_BENCH_FLOOR"
-	floorCertificate = "VICINITY_BENCH_FLOOR_CERTIFICATE"
-	floorKey         = "VICINITY_BENCH_FLOOR_KEY"
+	floorAddressEnv     = "VICINITY_BENCH_FLOOR"
+	floorCertificateEnv = "VICINITY_BENCH_FLOOR_CERTIFICATE"
+	floorKeyEnv         = "VICINITY_BENCH_FLOOR_KEY"
 )
 
 // constantResponse is a response of common size.
@@ -44,7 +44,7 @@ func serveFloor(address, certificate, key string) error {
 	return server.ListenAndServeTLS(certificate, key)
 }
 
-func (s *setup) startFloor(t testing.TB) *webhook {
+func (s *setup) startFloor(t testing.TB) *measuredServer {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -52,6 +52,6 @@ func (s *setup) startFloor(t testing.TB) *webhook {
 	}
 	address := reserve.OnLoopback(t).String()
 	command := exec.Command(self)
-	command.Env = append(os.Environ(), asFloor+"="+address, floorCertificate+"="+s.certificate, floorKey+"="+s.key)
-	return s.start(t, &webhook{name: "floor", address: address}, command)
+	command.Env = append(os.Environ(), floorAddressEnv+"="+address, floorCertificateEnv+"="+s.certificate, floorKeyEnv+"="+s.key)
+	return s.start(t, &measuredServer{name: "floor", address: address}, command)
 }

@@ -6,11 +6,11 @@ import (
 	"testing"
 )
 
-// TestMain prints the tables after the benchmark. With asFloor in the environment, the program is the floor server
+// TestMain prints the tables after the benchmark. With floorAddressEnv in the environment, the program is the floor server
 // instead.
 func TestMain(m *testing.M) {
-	if address := os.Getenv(asFloor); address != "" {
-		fmt.Fprintln(os.Stderr, serveFloor(address, os.Getenv(floorCertificate), os.Getenv(floorKey)))
+	if address := os.Getenv(floorAddressEnv); address != "" {
+		fmt.Fprintln(os.Stderr, serveFloor(address, os.Getenv(floorCertificateEnv), os.Getenv(floorKeyEnv)))
 		os.Exit(1)
 	}
 	status := m.Run()

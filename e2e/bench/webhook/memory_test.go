@@ -23,7 +23,7 @@ type memorySample struct {
 	live     int64 // of the heap, at the last collection
 }
 
-func (s *webhook) sampleMemory(t testing.TB) memorySample {
+func (s *measuredServer) sampleMemory(t testing.TB) memorySample {
 	t.Helper()
 	values := s.metric(t, "go_memstats_heap_inuse_bytes", "go_gc_heap_live_bytes")
 	return memorySample{s.reviewed, s.resident(t), int64(values[0]), int64(values[1])}
@@ -34,7 +34,7 @@ const collections = 5
 
 // live returns the size of the live heap of an idle server: the minimum of several garbage collections in a row. Small
 // reviews, one at a time, trigger them.
-func (s *webhook) live(t testing.TB) (minimum int64) {
+func (s *measuredServer) live(t testing.TB) (minimum int64) {
 	t.Helper()
 	c, small := s.dial(t), kinds(t)[0]
 	seen := 0
@@ -112,16 +112,16 @@ func oversizedObject(letter string) []byte {
 
 func TestConcurrentLargeReviewsFitIntoPodLimit(t *testing.T) {
 	s := newSetupWithoutServers(t)
-	for _, c := range []struct {
+	for _, test := range []struct {
 		operation admissionv1.Operation
 		atOnce    int
 	}{{admissionv1.Create, 8}, {admissionv1.Update, 4}} {
-		t.Run(fmt.Sprintf("%d %s", c.atOnce, c.operation), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%d %s", test.atOnce, test.operation), func(t *testing.T) {
 			server := s.startWebhook(t, podGoMemLimit)
-			review := oversizedReview(t, c.operation)
+			review := oversizedReview(t, test.operation)
 			var succeeded atomic.Int64
 			var running sync.WaitGroup
-			for range c.atOnce {
+			for range test.atOnce {
 				connection := server.dial(t)
 				running.Go(func() {
 					// On a busy machine the last reviews may wait for longer than the server's write timeout; the time does not matter
@@ -139,7 +139,7 @@ func TestConcurrentLargeReviewsFitIntoPodLimit(t *testing.T) {
 			if peak := server.peak(t); peak > podLimit {
 				t.Errorf("the process used %d MiB, the pod's limit is %d MiB", peak>>20, podLimit>>20)
 			}
-			t.Logf("%d of %d got a response, peak memory %d MiB", succeeded.Load(), c.atOnce, server.peak(t)>>20)
+			t.Logf("%d of %d got a response, peak memory %d MiB", succeeded.Load(), test.atOnce, server.peak(t)>>20)
 		})
 	}
 }

@@ -27,7 +27,7 @@ func TestReviewsGetExpectedResponses(t *testing.T) {
 	}
 }
 
-func (s *webhook) respond(t *testing.T, request review) response {
+func (s *measuredServer) respond(t *testing.T, request review) response {
 	t.Helper()
 	var body bytes.Buffer
 	if err := s.dial(t).review(request, &body); err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// webhook is a measured server.
-type webhook struct {
+// measuredServer is a measured server.
+type measuredServer struct {
 	name     string
 	address  string
 	metrics  string // URL of its metrics; empty if it has none
@@ -32,7 +32,7 @@ type webhook struct {
 const ticksPerSecond = 100
 
 // cpuTime returns the sum of utime and stime of /proc/PID/stat: fields 14 and 15.
-func (s *webhook) cpuTime(t testing.TB) time.Duration {
+func (s *measuredServer) cpuTime(t testing.TB) time.Duration {
 	t.Helper()
 	text := s.proc(t, "stat")
 	fields := strings.Fields(text[strings.LastIndex(text, ")")+1:]) // the name before it may contain any character
@@ -48,19 +48,19 @@ func (s *webhook) cpuTime(t testing.TB) time.Duration {
 }
 
 // resident returns the server's resident memory, in bytes.
-func (s *webhook) resident(t testing.TB) int64 {
+func (s *measuredServer) resident(t testing.TB) int64 {
 	t.Helper()
 	return s.memory(t, "VmRSS")
 }
 
 // peak returns the maximum of the server's resident memory.
-func (s *webhook) peak(t testing.TB) int64 {
+func (s *measuredServer) peak(t testing.TB) int64 {
 	t.Helper()
 	return s.memory(t, "VmHWM")
 }
 
 // memory returns a field of /proc/PID/status, in bytes.
-func (s *webhook) memory(t testing.TB, field string) int64 {
+func (s *measuredServer) memory(t testing.TB, field string) int64 {
 	t.Helper()
 	for line := range strings.Lines(s.proc(t, "status")) {
 		var kibibytes int64
@@ -72,7 +72,7 @@ func (s *webhook) memory(t testing.TB, field string) int64 {
 	return 0
 }
 
-func (s *webhook) proc(t testing.TB, file string) string {
+func (s *measuredServer) proc(t testing.TB, file string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(s.process.PID()), file))
 	if err != nil {
@@ -82,7 +82,7 @@ func (s *webhook) proc(t testing.TB, file string) string {
 }
 
 // metric returns the values of metrics without labels.
-func (s *webhook) metric(t testing.TB, names ...string) []float64 {
+func (s *measuredServer) metric(t testing.TB, names ...string) []float64 {
 	t.Helper()
 	page, err := get("http://" + s.metrics + "/metrics")
 	must.Succeed(t, err)

@@ -29,10 +29,10 @@ type setup struct {
 	api              *site.Site
 	tls              *tls.Config // of clients
 	certificate, key string      // files of the servers
-	floor, webhook   *webhook
+	floor, webhook   *measuredServer
 }
 
-func (s *setup) servers() []*webhook { return []*webhook{s.floor, s.webhook} }
+func (s *setup) servers() []*measuredServer { return []*measuredServer{s.floor, s.webhook} }
 
 // newSetup returns a setup in which both servers serve.
 func newSetup(t testing.TB) *setup {
@@ -74,9 +74,9 @@ func (s *setup) createCertificate(t testing.TB) {
 }
 
 // startWebhook starts the shipped webhook, with additional environment variables.
-func (s *setup) startWebhook(t testing.TB, environment ...string) *webhook {
+func (s *setup) startWebhook(t testing.TB, environment ...string) *measuredServer {
 	t.Helper()
-	webhook := &webhook{name: "webhook", address: reserve.OnLoopback(t).String(), metrics: reserve.OnLoopback(t).String()}
+	webhook := &measuredServer{name: "webhook", address: reserve.OnLoopback(t).String(), metrics: reserve.OnLoopback(t).String()}
 	health := reserve.OnLoopback(t).String()
 	command := exec.Command(site.Program(t, "webhook"), "run", "--kubeconfig", s.api.AdminKubeconfig(),
 		"--webhook-bind-address", webhook.address, "--metrics-bind-address", webhook.metrics, "--health-probe-bind-address", health,
@@ -88,7 +88,7 @@ func (s *setup) startWebhook(t testing.TB, environment ...string) *webhook {
 }
 
 // start starts a server and returns when it accepts connections. It is stopped at the end of the test.
-func (s *setup) start(t testing.TB, server *webhook, command *exec.Cmd) *webhook {
+func (s *setup) start(t testing.TB, server *measuredServer, command *exec.Cmd) *measuredServer {
 	t.Helper()
 	var err error
 	if server.process, err = process.Start(process.CurrentNamespace{}, s.dir, server.name, command); err != nil {
@@ -111,7 +111,7 @@ func (s *setup) start(t testing.TB, server *webhook, command *exec.Cmd) *webhook
 }
 
 // waitFor waits until the condition returns nil. The test fails if the server exits.
-func (s *webhook) waitFor(t testing.TB, what string, condition func() error) {
+func (s *measuredServer) waitFor(t testing.TB, what string, condition func() error) {
 	t.Helper()
 	wait.Success(t, s.name+": "+what, func() error {
 		select {

@@ -26,7 +26,7 @@ type costRow struct {
 
 // steadyRow has the measurements of a server's reviews at the steady rate, of all rounds.
 type steadyRow struct {
-	server      *webhook
+	server      *measuredServer
 	times, late []time.Duration
 	p99s        []time.Duration // of each round
 	cost        cost
@@ -60,32 +60,32 @@ Memory of the webhook; live: the live heap at the last garbage collection
 
 `
 
-func (f *resultSet) print(to io.Writer) {
+func (r *resultSet) print(to io.Writer) {
 	w := tabwriter.NewWriter(to, 0, 0, 3, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(w, costHeading, connections, f.loadBefore, f.loadAfter, wantPerCore)
-	f.printCosts(w)
+	fmt.Fprintf(w, costHeading, connections, r.loadBefore, r.loadAfter, wantPerCore)
+	r.printCosts(w)
 	fmt.Fprintf(w, steadyHeading, ratePerSecond, wantP99)
-	f.printSteady(w)
+	r.printSteady(w)
 	fmt.Fprint(w, memoryHeading)
-	f.printMemory(w)
+	r.printMemory(w)
 	if err := w.Flush(); err != nil {
 		panic(err)
 	}
 }
 
-func (f *resultSet) printCosts(w io.Writer) {
+func (r *resultSet) printCosts(w io.Writer) {
 	fmt.Fprintln(w, "review\tbody\treviews/s\tfloor\treviews/s/core\tfloor\tCPU time/review\tratio to floor\t")
-	for _, row := range f.costs {
-		each := row.webhook.cpu / time.Duration(row.webhook.reviews)
+	for _, row := range r.costs {
+		perReview := row.webhook.cpu / time.Duration(row.webhook.reviews)
 		fmt.Fprintf(w, "%s\t%.1f kB\t%.0f\t%.0f\t%.0f\t%.0f\t%s\t%.1f\t\n", row.kind.name, float64(row.kind.size())/1000,
 			row.webhook.perSecond(), row.floor.perSecond(), row.webhook.perCore(), row.floor.perCore(),
-			each.Round(time.Microsecond), row.floor.perCore()/row.webhook.perCore())
+			perReview.Round(time.Microsecond), row.floor.perCore()/row.webhook.perCore())
 	}
 }
 
-func (f *resultSet) printSteady(w io.Writer) {
+func (r *resultSet) printSteady(w io.Writer) {
 	fmt.Fprintln(w, "server\treviews\tp50\tp99\tp99.9\tp99 of rounds\tlate p50\tp99\tCPU use\t")
-	for _, row := range f.steady {
+	for _, row := range r.steady {
 		p99s := slices.Sorted(slices.Values(row.p99s))
 		times, late := slices.Sorted(slices.Values(row.times)), slices.Sorted(slices.Values(row.late))
 		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s, %s, %s\t%s\t%s\t%.0f %%\t\n", row.server.name, len(times),
@@ -95,9 +95,9 @@ func (f *resultSet) printSteady(w io.Writer) {
 	}
 }
 
-func (f *resultSet) printMemory(w io.Writer) {
+func (r *resultSet) printMemory(w io.Writer) {
 	fmt.Fprintln(w, "after reviews\tresident\theap in use\tlive\t")
-	for _, row := range f.memory {
+	for _, row := range r.memory {
 		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t\n", row.reviews, mebibytes(row.resident), mebibytes(row.inUse), mebibytes(row.live))
 	}
 }

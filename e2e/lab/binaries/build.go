@@ -132,12 +132,12 @@ func (b builder) compile(ctx context.Context, folder, version string) error {
 	if b.module.program == "" {
 		output += string(filepath.Separator) // a folder: each program is named after its package
 	}
-	all := [][]string{withOutput(output, b.module.arguments(version))}
+	commands := [][]string{withOutput(output, b.module.arguments(version))}
 	if b.module.test != "" {
 		test := filepath.Join(folder, path.Base(b.module.test)+".test")
-		all = append(all, withOutput(test, b.module.testArguments(version)))
+		commands = append(commands, withOutput(test, b.module.testArguments(version)))
 	}
-	for _, arguments := range all {
+	for _, arguments := range commands {
 		if _, err := run(ctx, b.source, b.module.environment(), arguments...); err != nil {
 			return err
 		}

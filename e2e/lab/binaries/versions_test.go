@@ -20,11 +20,11 @@ func versionsIn(t *testing.T, file string) map[string]string {
 		t.Fatal(err)
 	}
 	versions := map[string]string{}
-	for _, one := range parsed.Require {
-		versions[one.Mod.Path] = one.Mod.Version
+	for _, entry := range parsed.Require {
+		versions[entry.Mod.Path] = entry.Mod.Version
 	}
-	for _, one := range parsed.Replace {
-		versions[one.Old.Path] = one.New.Version
+	for _, entry := range parsed.Replace {
+		versions[entry.Old.Path] = entry.New.Version
 	}
 	return versions
 }
@@ -36,8 +36,8 @@ func TestSharedDependenciesHaveTheSameVersions(t *testing.T) {
 	for _, module := range []Module{Kubernetes, Etcd, CoreDNS, Categorize, XDS, Flannel, KubeRouter} {
 		versions, shared := versionsIn(t, filepath.Join("..", "build", module.name, "go.mod")), 0
 		for path, version := range versions {
-			want, isOurs := moduleVersions[path]
-			if !isOurs {
+			want, isShared := moduleVersions[path]
+			if !isShared {
 				continue
 			}
 			shared++

@@ -28,7 +28,7 @@ func Find(name string) (*Groups, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read cgroup mounts: %w", err)
 	}
-	hierarchies, err := parse(string(membership), string(mounts))
+	hierarchies, err := parseHierarchies(string(membership), string(mounts))
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func (h hierarchy) add(path string) error {
 		}
 		// A cpuset without CPUs and memory nodes accepts no process, and new ones have none (cgroup-v1/cpusets.rst).
 		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
-			if err := inherit(parent, folder, file); err != nil {
+			if err := copyFromParent(parent, folder, file); err != nil {
 				return err
 			}
 		}
@@ -104,7 +104,7 @@ func enableControllers(folder string) {
 	}
 }
 
-func inherit(parent, folder, file string) error {
+func copyFromParent(parent, folder, file string) error {
 	value, err := os.ReadFile(filepath.Join(parent, file))
 	if err != nil {
 		return fmt.Errorf("initialize cpuset: %w", err)

@@ -22,18 +22,18 @@ func (h hierarchy) has(controller string) bool {
 
 var errNoCgroups = errors.New("no cgroups are mounted below /sys/fs/cgroup: kubelet cannot run on this machine")
 
-// unified is the mount point of cgroup v2 on a machine that uses nothing else.
-const unified = "/sys/fs/cgroup"
+// v2MountPoint is the mount point of cgroup v2 on a machine that uses nothing else.
+const v2MountPoint = "/sys/fs/cgroup"
 
-// parse returns the hierarchies, given the contents of /proc/self/cgroup and /proc/self/mountinfo.
+// parseHierarchies returns the hierarchies, given the contents of /proc/self/cgroup and /proc/self/mountinfo.
 //
 // With cgroup v1 the lab's groups are below this process's group, and so are limited to its memory. With cgroup v2 they
 // are below the root: a group with processes cannot have groups with controllers below it.
-func parse(membership, mountinfo string) ([]hierarchy, error) {
+func parseHierarchies(membership, mountinfo string) ([]hierarchy, error) {
 	mounts := parseMounts(mountinfo)
 	for _, m := range mounts {
-		if m.kind == "cgroup2" && m.point == unified {
-			return []hierarchy{{folder: unified}}, nil
+		if m.kind == "cgroup2" && m.point == v2MountPoint {
+			return []hierarchy{{folder: v2MountPoint}}, nil
 		}
 	}
 	var found []hierarchy

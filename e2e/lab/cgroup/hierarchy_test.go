@@ -38,7 +38,7 @@ func TestHierarchiesAreFoundFromTheKernelsFiles(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := parse(test.membership, test.mountinfo)
+			got, err := parseHierarchies(test.membership, test.mountinfo)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -50,7 +50,7 @@ func TestHierarchiesAreFoundFromTheKernelsFiles(t *testing.T) {
 }
 
 func TestAMachineWithoutCgroupsIsAnError(t *testing.T) {
-	if _, err := parse("0::/\n", "25 24 0:21 / / rw - ext4 /dev/vda rw\n"); !errors.Is(err, errNoCgroups) {
+	if _, err := parseHierarchies("0::/\n", "25 24 0:21 / / rw - ext4 /dev/vda rw\n"); !errors.Is(err, errNoCgroups) {
 		t.Errorf("got error %v, want %v", err, errNoCgroups)
 	}
 }

@@ -34,8 +34,8 @@ func (c *Cluster) installComponents(ctx context.Context) error {
 	if err := c.kubectl(ctx, "apply", "-f", dns); err != nil {
 		return err
 	}
-	contents := c.components()
-	for _, content := range contents {
+	components := c.components()
+	for _, content := range components {
 		if err := content.install(ctx); err != nil {
 			return err
 		}
@@ -45,9 +45,9 @@ func (c *Cluster) installComponents(ctx context.Context) error {
 	}
 	c.config.Step("%d nodes are ready", c.config.Nodes)
 	if c.config.hasServiceProxy() {
-		contents = append(contents, component{waitReady: c.waitForDNS, step: "cluster DNS is ready"})
+		components = append(components, component{waitReady: c.waitForDNS, step: "cluster DNS is ready"})
 	}
-	for _, content := range contents {
+	for _, content := range components {
 		if err := content.waitReady(ctx); err != nil {
 			return err
 		}

@@ -47,39 +47,39 @@ func instructionsOf(text string) []instruction {
 func recipeOf(text string) (imageRecipe, error) {
 	arguments := map[string]string{}
 	var stage []instruction
-	for _, next := range instructionsOf(text) {
+	for _, current := range instructionsOf(text) {
 		switch {
-		case next.name == "FROM":
-			stage = []instruction{next}
+		case current.name == "FROM":
+			stage = []instruction{current}
 		case stage != nil:
-			stage = append(stage, next)
-		case next.name == "ARG":
-			name, value, _ := strings.Cut(next.arguments, "=")
+			stage = append(stage, current)
+		case current.name == "ARG":
+			name, value, _ := strings.Cut(current.arguments, "=")
 			arguments[name] = value
 		default:
-			return imageRecipe{}, fmt.Errorf("%s before FROM", next.name)
+			return imageRecipe{}, fmt.Errorf("%s before FROM", current.name)
 		}
 	}
 	recipe := imageRecipe{Files: map[string]string{}}
-	for _, next := range stage {
-		if err := recipe.add(next, arguments); err != nil {
-			return imageRecipe{}, fmt.Errorf("%s %s: %w", next.name, next.arguments, err)
+	for _, current := range stage {
+		if err := recipe.add(current, arguments); err != nil {
+			return imageRecipe{}, fmt.Errorf("%s %s: %w", current.name, current.arguments, err)
 		}
 	}
 	return recipe, nil
 }
 
-func (r *imageRecipe) add(next instruction, arguments map[string]string) error {
-	switch next.name {
+func (r *imageRecipe) add(current instruction, arguments map[string]string) error {
+	switch current.name {
 	case "FROM":
-		return r.setBase(next.arguments, arguments)
+		return r.setBase(current.arguments, arguments)
 	case "COPY":
-		return r.copy(strings.Fields(next.arguments))
+		return r.copy(strings.Fields(current.arguments))
 	case "USER":
-		r.User = next.arguments
+		r.User = current.arguments
 		return nil
 	case "ENTRYPOINT":
-		return json.Unmarshal([]byte(next.arguments), &r.Entrypoint)
+		return json.Unmarshal([]byte(current.arguments), &r.Entrypoint)
 	}
 	return fmt.Errorf("unknown instruction")
 }

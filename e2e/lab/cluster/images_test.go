@@ -169,10 +169,10 @@ func buildCommand(t *testing.T, program, name string, arguments ...string) strin
 // TestTheLabsProgramsAreBuiltAsTheDockerfilesAre compares the build commands. Package manifests runs the Dockerfiles'
 // commands and checks the binaries.
 func TestTheLabsProgramsAreBuiltAsTheDockerfilesAre(t *testing.T) {
-	for name, our := range ownImages {
+	for name, own := range ownImages {
 		t.Run(name, func(t *testing.T) {
 			var runs []string
-			for _, next := range instructionsOf(dockerfile(t, our.dockerfile)) {
+			for _, next := range instructionsOf(dockerfile(t, own.dockerfile)) {
 				if next.name == "RUN" {
 					isMount := func(word string) bool { return strings.HasPrefix(word, "--mount=") }
 					runs = append(runs, strings.Join(slices.DeleteFunc(strings.Fields(next.arguments), isMount), " "))

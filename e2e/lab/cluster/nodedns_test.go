@@ -30,12 +30,12 @@ func TestTheNodesCacheIsConfiguredAsTheREADMEDescribes(t *testing.T) {
 	if err := yaml.Unmarshal([]byte(config), &object); err != nil {
 		t.Fatal(err)
 	}
-	_, done, found := strings.Cut(object.Data["Corefile"], "cluster.local:53 {")
-	done, _, ended = strings.Cut(done, "\n.:53 {")
+	_, actual, found := strings.Cut(object.Data["Corefile"], "cluster.local:53 {")
+	actual, _, ended = strings.Cut(actual, "\n.:53 {")
 	if !found || !ended {
 		t.Fatal("the Corefile has no block for cluster.local")
 	}
-	if want, got := strings.Fields(documented), strings.Fields(done); strings.Join(want, " ") != strings.Join(got, " ") {
-		t.Errorf("the lab's block is\n%s\nand the README's\n%s", done, documented)
+	if want, got := strings.Fields(documented), strings.Fields(actual); strings.Join(want, " ") != strings.Join(got, " ") {
+		t.Errorf("the lab's block is\n%s\nand the README's\n%s", actual, documented)
 	}
 }

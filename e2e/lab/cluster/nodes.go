@@ -28,12 +28,12 @@ func (c *Cluster) startNodes(images string) error {
 			return err
 		}
 		config.Images = images
-		started := &machine{network: network, config: config}
-		if started.process, err = node.Start(config); err != nil {
+		m := &machine{network: network, config: config}
+		if m.process, err = node.Start(config); err != nil {
 			return err
 		}
-		c.nodes = append(c.nodes, started)
-		if err := c.recordPID(started); err != nil {
+		c.nodes = append(c.nodes, m)
+		if err := c.recordPID(m); err != nil {
 			return err
 		}
 	}

@@ -79,7 +79,7 @@ func (c *Cluster) powerOn(ctx context.Context, m *machine) (err error) {
 	if m.process, err = node.Start(m.config); err != nil {
 		return err
 	}
-	if err := c.waitForSome(ctx, []*fabric.Node{m.network}, start); err != nil {
+	if err := c.waitForReady(ctx, []*fabric.Node{m.network}, start); err != nil {
 		return err
 	}
 	return c.recordPID(m)

@@ -23,12 +23,12 @@ const (
 
 // waitForNodes waits until every node is ready. It sets the pod CIDRs of each Node as soon as the Node exists.
 func (c *Cluster) waitForNodes(ctx context.Context) error {
-	return c.waitForSome(ctx, c.network.Nodes(), time.Time{})
+	return c.waitForReady(ctx, c.network.Nodes(), time.Time{})
 }
 
-// waitForSome does the same for the given nodes. A Node counts as ready only once its kubelet has reported after since,
+// waitForReady does the same for the given nodes. A Node counts as ready only once its kubelet has reported after since,
 // because the API server keeps the last report of a node that was turned off.
-func (c *Cluster) waitForSome(ctx context.Context, nodes []*fabric.Node, since time.Time) error {
+func (c *Cluster) waitForReady(ctx context.Context, nodes []*fabric.Node, since time.Time) error {
 	assigned := map[string]bool{}
 	return c.poll(ctx, func(ctx context.Context) (waitingFor string, err error) {
 		var waiting []string

@@ -18,13 +18,13 @@ type ports struct {
 
 func (p *ports) reserve(netns process.NetworkNamespace) error {
 	return netns.Do(func() error {
-		for _, each := range []*uint16{&p.etcd, &p.etcdPeer, &p.apiServer, &p.controllerManager, &p.scheduler} {
+		for _, target := range []*uint16{&p.etcd, &p.etcdPeer, &p.apiServer, &p.controllerManager, &p.scheduler} {
 			reserved, err := port.Reserve(netip.IPv6Unspecified())
 			if err != nil {
 				return err
 			}
 			p.reserved = append(p.reserved, reserved)
-			*each = reserved.Addr.Port()
+			*target = reserved.Addr.Port()
 		}
 		return nil
 	})

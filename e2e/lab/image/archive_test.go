@@ -85,13 +85,13 @@ func TestTheSameImageMakesTheSameArchive(t *testing.T) {
 	}
 }
 
-func TestAnImageWithoutAGoodNameOrProgramIsAnError(t *testing.T) {
-	for name, broken := range map[string]Image{
+func TestInvalidImageIsAnError(t *testing.T) {
+	for want, invalid := range map[string]Image{
 		"parse name of image": {Name: "UPPER CASE", Program: "../../../bin/pause"},
 		"assemble image":      {Name: "example.com/x:y", Program: "there is none"},
 	} {
-		if err := WriteArchive(filepath.Join(t.TempDir(), "image.tar"), broken); err == nil || !strings.Contains(err.Error(), name) {
-			t.Errorf("got error %v, want %q", err, name)
+		if err := WriteArchive(filepath.Join(t.TempDir(), "image.tar"), invalid); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got error %v, want %q", err, want)
 		}
 	}
 }

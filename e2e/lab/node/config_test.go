@@ -12,8 +12,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/lab/cgroup"
 )
 
-// object parses JSON.
-func object(t *testing.T, text string) map[string]any {
+// parseJSON parses JSON.
+func parseJSON(t *testing.T, text string) map[string]any {
 	t.Helper()
 	var parsed map[string]any
 	if err := json.Unmarshal([]byte(text), &parsed); err != nil {
@@ -27,7 +27,7 @@ func TestKubeletChangesNeitherTheMachineNorTheRuleset(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := object(t, text)
+	got := parseJSON(t, text)
 	for key, want := range map[string]any{
 		"makeIPTablesUtilChains": false,
 		"cgroupDriver":           "cgroupfs",
@@ -61,7 +61,7 @@ func TestPodsGetAddressesOfEachFamilyAndLinksOfTheirOwn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plugins := object(t, text)["plugins"].([]any)
+	plugins := parseJSON(t, text)["plugins"].([]any)
 	if len(plugins) != 1 {
 		t.Fatalf("%d plugins, want one", len(plugins))
 	}

@@ -68,15 +68,15 @@ var machineSysctls = map[string]string{
 	"vm/panic_on_oom":           "0",
 }
 
-// standIns is the folder of those files in the node's root.
-const standIns = "/etc/lab/sysctl"
+// sysctlFiles is the folder of those files in the node's root.
+const sysctlFiles = "/etc/lab/sysctl"
 
 // sysctlMounts returns the bind mounts of the stand-ins at kubelet's paths.
 func sysctlMounts(root string) []Mount {
 	var mounts []Mount
 	for name := range machineSysctls {
 		mounts = append(mounts, Mount{
-			Source: filepath.Join(root, standIns, name), Target: filepath.Join("/proc/sys", name), Type: bind, File: true,
+			Source: filepath.Join(root, sysctlFiles, name), Target: filepath.Join("/proc/sys", name), Type: bind, File: true,
 		})
 	}
 	return mounts

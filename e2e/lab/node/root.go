@@ -53,7 +53,7 @@ func (c Config) files() (map[string]file, error) {
 	if err != nil {
 		return nil, err
 	}
-	pair, err := c.Authority.Server("system:node:"+c.Name, []string{c.Name}, ips(c))
+	pair, err := c.Authority.Server("system:node:"+c.Name, []string{c.Name}, serverAddrs(c))
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func (c Config) files() (map[string]file, error) {
 		kubeletKubeconfig:            {[]byte(c.Kubeconfig), secret},
 	}
 	for name, value := range machineSysctls {
-		files[filepath.Join(standIns, name)] = file{[]byte(value + "\n"), public}
+		files[filepath.Join(sysctlFiles, name)] = file{[]byte(value + "\n"), public}
 	}
 	return files, nil
 }
@@ -84,7 +84,7 @@ func machineID(name string) string {
 	return hex.EncodeToString(sum[:16]) + "\n"
 }
 
-func ips(c Config) []net.IP {
+func serverAddrs(c Config) []net.IP {
 	var addrs []net.IP
 	for _, addr := range c.Addrs {
 		addrs = append(addrs, addr.AsSlice())

@@ -11,9 +11,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// directories mounts a tmpfs at possible parents of a cache folder: below what the scripts mount over, and elsewhere. A
+// mountDirectories mounts a tmpfs at possible parents of a cache folder: below what the scripts mount over, and elsewhere. A
 // tmpfs stands for a separate disk, as /var/lib often has, which a layer over the machine's folder does not show.
-const directories = `
+const mountDirectories = `
 set -eu
 for place in /etc/opt /usr/local /var/opt /run /tmp /mnt; do
 	mount -t tmpfs tmpfs $place
@@ -42,7 +42,7 @@ func TestTheCacheFolderMayBeInAnyDirectory(t *testing.T) {
 		must.Succeed(t, err)
 	}
 	for _, place := range []string{"/etc/opt", "/usr/local", "/var/opt", "/run", "/tmp", "/mnt"} {
-		expectKept(t, place, "unshare", "--mount", "sh", "-c", directories, "places")
+		expectKept(t, place, "unshare", "--mount", "sh", "-c", mountDirectories, "places")
 	}
 	// These are file systems of the machine itself.
 	for _, place := range []string{"/etc", "/usr", "/var", "/run", "/tmp"} {
@@ -54,9 +54,9 @@ func TestTheCacheFolderMayBeInAnyDirectory(t *testing.T) {
 }
 
 // expectKept runs keepAndUse with layers below a folder, and checks its output.
-func expectKept(t *testing.T, folder string, within ...string) {
+func expectKept(t *testing.T, folder string, wrapper ...string) {
 	t.Helper()
-	command := append(within, "sh", "-c", keepAndUse, "keep-and-use", folder)
+	command := append(wrapper, "sh", "-c", keepAndUse, "keep-and-use", folder)
 	output, err := exec.Command(command[0], command[1:]...).CombinedOutput()
 	const name = "vicinity-test-of-layers"
 	want := strings.Join([]string{name + " in etc", name + " in usr", name + " in var", ""}, "\n")

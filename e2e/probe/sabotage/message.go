@@ -16,7 +16,7 @@ const (
 )
 
 // send executes an action in a transaction of its own. It returns the kernel's errno if the kernel rejects it.
-func send(d action, family byte) error {
+func send(a action, family byte) error {
 	socket, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
 	if err != nil {
 		return fmt.Errorf("open socket: %w", err)
@@ -25,7 +25,7 @@ func send(d action, family byte) error {
 	if err := unix.SetsockoptTimeval(socket, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: replyTimeout}); err != nil {
 		return fmt.Errorf("set read deadline: %w", err)
 	}
-	if err := unix.Sendto(socket, transaction(d, family), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+	if err := unix.Sendto(socket, transaction(a, family), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return fmt.Errorf("send transaction: %w", err)
 	}
 	reply := make([]byte, replySize)
@@ -38,13 +38,13 @@ func send(d action, family byte) error {
 
 // transaction returns the bytes of an action between the messages that begin and end a batch. Only the action requests
 // an acknowledgement.
-func transaction(d action, family byte) []byte {
+func transaction(a action, family byte) []byte {
 	var names []byte
-	for i, name := range d.names {
+	for i, name := range a.names {
 		names = append(names, attribute(uint16(i+1), name)...)
 	}
 	batch := message(unix.NFNL_MSG_BATCH_BEGIN, 0, unix.AF_UNSPEC, unix.NFNL_SUBSYS_NFTABLES, nil)
-	batch = append(batch, message(unix.NFNL_SUBSYS_NFTABLES<<8|d.message, unix.NLM_F_ACK, family, 0, names)...)
+	batch = append(batch, message(unix.NFNL_SUBSYS_NFTABLES<<8|a.message, unix.NLM_F_ACK, family, 0, names)...)
 	return append(batch, message(unix.NFNL_MSG_BATCH_END, 0, unix.AF_UNSPEC, unix.NFNL_SUBSYS_NFTABLES, nil)...)
 }
 

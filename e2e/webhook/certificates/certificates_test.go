@@ -31,7 +31,7 @@ func (in *installation) createAgedSecret() *x509.Certificate {
 	first := in.launch(certs.Settings{CA: shortLived.CA / 2, Leaf: shortLived.Leaf / 2, TrustDelay: time.Second})
 	var trusted []*x509.Certificate
 	wait.Success(in.t, "the Secret", func() (err error) {
-		trusted, err = in.trusted()
+		trusted, err = in.trustedCAs()
 		return err
 	})
 	first.stop()
@@ -39,20 +39,20 @@ func (in *installation) createAgedSecret() *x509.Certificate {
 }
 
 func TestReplicasThatComeAndGoDuringARotationFailNoHandshake(t *testing.T) {
-	s := install(t)
-	first := s.createAgedSecret()
+	in := install(t)
+	first := in.createAgedSecret()
 	for range 2 {
-		s.start(shortLived)
+		in.start(shortLived)
 	}
-	s.configure()
-	s.waitForTrust()
-	s.underTraffic(func() {
+	in.configure()
+	in.waitForTrust()
+	in.underTraffic(func() {
 		wait.Within(t, shortLived.CA+wait.Timeout, "another CA", func() bool {
 			// A replica that starts, and is killed in the middle of its work. It serves no request.
-			other := s.launch(shortLived)
+			other := in.launch(shortLived)
 			time.Sleep(time.Second)
 			other.stop()
-			now, err := s.trusted()
+			now, err := in.trustedCAs()
 			must.Succeed(t, err)
 			return t.Failed() || !slices.ContainsFunc(now, first.Equal)
 		})
@@ -60,11 +60,11 @@ func TestReplicasThatComeAndGoDuringARotationFailNoHandshake(t *testing.T) {
 }
 
 func TestAResetCaBundleIsRepaired(t *testing.T) {
-	s := install(t)
-	s.start(settled)
-	s.configure()
-	s.waitForTrust()
-	registration := s.client.AdmissionregistrationV1()
+	in := install(t)
+	in.start(settled)
+	in.configure()
+	in.waitForTrust()
+	registration := in.client.AdmissionregistrationV1()
 	for name, text := range map[string][]byte{"empty": nil, "another CA": foreignCA(t)} {
 		t.Run(name, func(t *testing.T) {
 			wait.Success(t, "the reset", func() error {
@@ -76,16 +76,16 @@ func TestAResetCaBundleIsRepaired(t *testing.T) {
 				_, err = registration.ValidatingWebhookConfigurations().Update(t.Context(), found, metav1.UpdateOptions{})
 				return err
 			})
-			s.waitForTrust()
+			in.waitForTrust()
 		})
 	}
 	t.Run("deleted and applied again", func(t *testing.T) {
-		s.removeConfigurations()
-		if _, err := s.bundles(); !apierrors.IsNotFound(err) {
+		in.removeConfigurations()
+		if _, err := in.bundles(); !apierrors.IsNotFound(err) {
 			t.Fatalf("bundles() = %v, want NotFound", err)
 		}
-		s.configure()
-		s.waitForTrust()
+		in.configure()
+		in.waitForTrust()
 	})
 }
 
@@ -127,21 +127,21 @@ func (in *installation) expectRenewal(what string, do func() error) {
 	})
 }
 
-var noCertificate = []byte("-----BEGIN CERTIFICATE-----\nbm9uc2Vuc2U=\n-----END CERTIFICATE-----\n")
+var invalidCertificate = []byte("-----BEGIN CERTIFICATE-----\nbm9uc2Vuc2U=\n-----END CERTIFICATE-----\n")
 
 func TestASecretThatHasLostAKeyOrItsCertificateFailsNoHandshake(t *testing.T) {
-	s := install(t)
+	in := install(t)
 	for range 2 {
-		s.start(settled)
+		in.start(settled)
 	}
-	s.configure()
-	s.waitForTrust()
+	in.configure()
+	in.waitForTrust()
 	for name, do := range map[string]func() error{
-		"invalid CA key": s.overwriteKey("ca.key", []byte("nonsense")), "invalid certificate": s.overwriteKey("tls.crt", noCertificate),
+		"invalid CA key": in.overwriteKey("ca.key", []byte("nonsense")), "invalid certificate": in.overwriteKey("tls.crt", invalidCertificate),
 	} {
 		t.Run(name, func(*testing.T) {
-			s.underTraffic(func() { s.expectRenewal(name, do) })
-			s.waitForTrust()
+			in.underTraffic(func() { in.expectRenewal(name, do) })
+			in.waitForTrust()
 		})
 	}
 }
@@ -149,25 +149,25 @@ func TestASecretThatHasLostAKeyOrItsCertificateFailsNoHandshake(t *testing.T) {
 // TestASecretWhoseCAIsGoneIsRecreated ensures that nothing trusts the old CA afterwards, because its key may have
 // leaked.
 func TestASecretWhoseCAIsGoneIsRecreated(t *testing.T) {
-	s := install(t)
+	in := install(t)
 	for range 2 {
-		s.start(settled)
+		in.start(settled)
 	}
-	s.configure()
-	s.waitForTrust()
+	in.configure()
+	in.waitForTrust()
 	for name, do := range map[string]func() error{
 		"deleted": func() error {
-			return s.client.CoreV1().Secrets(s.namespace).Delete(t.Context(), secretName, metav1.DeleteOptions{})
+			return in.client.CoreV1().Secrets(in.namespace).Delete(t.Context(), secretName, metav1.DeleteOptions{})
 		},
-		"no CA":      s.overwriteKey("ca.crt", nil),
-		"another CA": s.overwriteKey("ca.crt", foreignCA(t)),
+		"no CA":      in.overwriteKey("ca.crt", nil),
+		"another CA": in.overwriteKey("ca.crt", foreignCA(t)),
 	} {
 		t.Run(name, func(t *testing.T) {
-			before, err := s.trusted()
+			before, err := in.trustedCAs()
 			must.Succeed(t, err)
-			s.expectRenewal(name, do)
-			s.waitForTrust()
-			bundles, err := s.bundles()
+			in.expectRenewal(name, do)
+			in.waitForTrust()
+			bundles, err := in.bundles()
 			must.Succeed(t, err)
 			for i, bundle := range bundles {
 				if now, err := parseCertificates(bundle); err != nil || slices.ContainsFunc(now, before[0].Equal) {

@@ -57,17 +57,17 @@ func install(t *testing.T) *installation {
 	t.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "certificates-"}}
 	api.Create(t, namespace)
-	s := &installation{t: t, client: api.Admin, namespace: namespace.Name}
+	in := &installation{t: t, client: api.Admin, namespace: namespace.Name}
 	// The API servers of a cluster call a Service; the one here calls a URL.
-	s.names = append(certs.ServiceNames(accountName, s.namespace), "localhost")
-	s.permit()
+	in.names = append(certs.ServiceNames(accountName, in.namespace), "localhost")
+	in.permit()
 	t.Cleanup(func() {
-		s.removeConfigurations()
-		if url := s.forbidden.Load(); url != nil {
+		in.removeConfigurations()
+		if url := in.forbidden.Load(); url != nil {
 			t.Errorf("the permissions in manifests/webhook do not suffice: forbidden: %s", *url)
 		}
 	})
-	return s
+	return in
 }
 
 // permit grants the ServiceAccount exactly the permissions in manifests/webhook.
@@ -357,8 +357,8 @@ func (in *installation) secret() (*corev1.Secret, error) {
 	return in.client.CoreV1().Secrets(in.namespace).Get(in.t.Context(), secretName, metav1.GetOptions{})
 }
 
-// trusted returns the CAs in the Secret.
-func (in *installation) trusted() ([]*x509.Certificate, error) {
+// trustedCAs returns the CAs in the Secret.
+func (in *installation) trustedCAs() ([]*x509.Certificate, error) {
 	secret, err := in.secret()
 	if err != nil {
 		return nil, err

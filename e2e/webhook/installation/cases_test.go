@@ -47,10 +47,10 @@ func TestEveryCaseThroughAnAPIServer(t *testing.T) {
 // corpus has the cases, and the cluster in which each has a namespace.
 type corpus struct {
 	*testbed
-	t      *testing.T
-	in     *installation
-	cases  []locatedCase
-	server release.Release
+	t          *testing.T
+	in         *installation
+	cases      []locatedCase
+	apiRelease release.Release
 
 	configs int                 // the number of configurations so far
 	marks   int                 // the number of times that Nodes were replaced
@@ -73,8 +73,8 @@ type group struct {
 
 func newCorpus(t *testing.T) *corpus {
 	t.Helper()
-	c := &corpus{testbed: shared, t: t, server: release.Of(t, shared.Site)}
-	for i, one := range c.server.Cases(t) {
+	c := &corpus{testbed: shared, t: t, apiRelease: release.Of(t, shared.Site)}
+	for i, one := range c.apiRelease.Cases(t) {
 		if kind := one.Kind(); kind == "Service" || kind == "Namespace" { // only the policies review other kinds
 			c.cases = append(c.cases, locatedCase{one, fmt.Sprintf("case-%03d", i)})
 		}
@@ -83,38 +83,38 @@ func newCorpus(t *testing.T) *corpus {
 }
 
 // object returns an object of a case in the case's namespace.
-func (p locatedCase) object(t *testing.T, from map[string]any) map[string]any {
+func (c locatedCase) object(t *testing.T, from map[string]any) map[string]any {
 	t.Helper()
 	text, err := json.Marshal(from)
 	must.Succeed(t, err)
 	var object map[string]any
-	text = bytes.ReplaceAll(text, []byte(rulecases.OwnNamespace), []byte(p.namespace))
+	text = bytes.ReplaceAll(text, []byte(rulecases.OwnNamespace), []byte(c.namespace))
 	must.Succeed(t, json.Unmarshal(text, &object))
 	metadata, _ := object["metadata"].(map[string]any)
-	if p.Kind() == "Namespace" {
-		metadata["name"] = p.namespace
+	if c.Kind() == "Namespace" {
+		metadata["name"] = c.namespace
 	} else {
-		metadata["namespace"] = p.namespace
+		metadata["namespace"] = c.namespace
 	}
 	return object
 }
 
 // request returns the request that creates the object, or replaces one.
-func (c *corpus) request(p locatedCase, isUpdate bool) *rest.Request {
+func (c *corpus) request(one locatedCase, isUpdate bool) *rest.Request {
 	client := c.Admin.CoreV1().RESTClient()
 	request := client.Post()
 	if isUpdate {
 		request = client.Put()
 	}
-	if p.Kind() == "Namespace" {
+	if one.Kind() == "Namespace" {
 		request = request.Resource("namespaces")
 	} else {
-		request = request.Resource("services").Namespace(p.namespace)
+		request = request.Resource("services").Namespace(one.namespace)
 	}
 	if isUpdate {
-		name := p.namespace
-		if p.Kind() == "Service" {
-			name = p.Object["metadata"].(map[string]any)["name"].(string)
+		name := one.namespace
+		if one.Kind() == "Service" {
+			name = one.Object["metadata"].(map[string]any)["name"].(string)
 		}
 		request = request.Name(name)
 	}
@@ -180,7 +180,7 @@ func (c *corpus) prepare(g *group) {
 	c.configure(g.settings)
 	if needsUpdates(g.settings) {
 		c.in.Kubectl(c.t, "apply", "-k", defaultOnUpdate)
-		c.in.waitForUpdatePermission()
+		c.in.waitForDefaultsOnUpdate()
 	}
 }
 
@@ -261,7 +261,7 @@ func (c *corpus) reportsMissing(key string) bool {
 		"spec":     map[string]any{"selector": map[string]any{"app": "web"}, "ports": []any{map[string]any{"port": 80}}},
 	})
 	must.Succeed(c.t, got.err)
-	return slices.ContainsFunc(got.found, func(want rulecases.Want) bool { return want.Rule == "SVC030" })
+	return slices.ContainsFunc(got.findings, func(want rulecases.Want) bool { return want.Rule == "SVC030" })
 }
 
 // run makes the request of a case and compares the response.
@@ -271,16 +271,16 @@ func (c *corpus) run(t *testing.T, one locatedCase) {
 		return
 	}
 	got := send(t.Context(), t, c.request(one, one.Old != nil), one.object(t, one.Object))
-	if diff := gocmp.Diff(one.Want, got.found, cmpopts.EquateEmpty(), cmpopts.SortSlices(byRuleAndPath)); diff != "" {
+	if diff := gocmp.Diff(one.Want, got.findings, cmpopts.EquateEmpty(), cmpopts.SortSlices(byRuleAndPath)); diff != "" {
 		t.Errorf("findings (-want +got):\n%s\n%s", diff, got)
 	}
-	isToDeny := slices.ContainsFunc(one.Want, func(want rulecases.Want) bool { return want.Action == rules.Deny })
+	wantDenied := slices.ContainsFunc(one.Want, func(want rulecases.Want) bool { return want.Action == rules.Deny })
 	switch {
-	case isToDeny && isDenied(got.err) == nil:
+	case wantDenied && denyingRules(got.err) == nil:
 		t.Errorf("got error %v, want a denial by our rules", got.err)
-	case !isToDeny && got.err != nil:
+	case !wantDenied && got.err != nil:
 		t.Errorf("got error %v, want none", got.err)
-	case !isToDeny && one.Kind() == "Service":
+	case !wantDenied && one.Kind() == "Service":
 		c.checkStored(t, one, got.object)
 	}
 	if one.Default != nil {
@@ -295,7 +295,7 @@ func byRuleAndPath(a, b rulecases.Want) bool {
 // checkStored compares the stored topology settings with those in the request and the default.
 func (c *corpus) checkStored(t *testing.T, one locatedCase, stored map[string]any) {
 	t.Helper()
-	want := c.server.Stored(settingsOf(one.Object))
+	want := c.apiRelease.Stored(settingsOf(one.Object))
 	if one.Default != nil && one.Default.Setting != "" {
 		want[one.Default.Setting] = one.Default.Value
 	}
@@ -378,11 +378,11 @@ func (c *corpus) runAPIServer(t *testing.T, one locatedCase) {
 	got := func() response { return send(t.Context(), t, c.request(one, false), one.object(t, one.Object)) }
 	switch reason := one.APIServer; {
 	case strings.HasPrefix(reason, "it rejects"):
-		if got := got(); !apierrors.IsInvalid(got.err) || len(got.found) > 0 {
+		if got := got(); !apierrors.IsInvalid(got.err) || len(got.findings) > 0 {
 			t.Errorf("got %s, want a rejection by the API server itself", got)
 		}
 	case strings.HasPrefix(reason, "it drops"):
-		if got := got(); got.err != nil || len(got.found) > 0 {
+		if got := got(); got.err != nil || len(got.findings) > 0 {
 			t.Errorf("got %s, want admission without findings", got)
 		}
 	case strings.HasPrefix(reason, "the configuration of the webhook excludes kube-system"):
@@ -395,7 +395,7 @@ func (c *corpus) runAPIServer(t *testing.T, one locatedCase) {
 	case strings.HasPrefix(reason, "demand is published in that cluster"): // TestAnOwnerIsNotifiedThatNobodyPublishesDemand
 	case strings.HasPrefix(reason, "the webhook does not read Services"),
 		strings.HasPrefix(reason, "the webhook does not read EndpointSlices"): // only 'webhook check' does, from its files
-		if got := got(); got.err != nil || len(got.found) > 0 {
+		if got := got(); got.err != nil || len(got.findings) > 0 {
 			t.Errorf("got %s, want admission without findings", got)
 		}
 	case strings.HasPrefix(reason, "it exists in every cluster"), strings.HasPrefix(reason, "every Namespace is cached"):
@@ -404,8 +404,8 @@ func (c *corpus) runAPIServer(t *testing.T, one locatedCase) {
 	}
 }
 
-// waitForUpdatePermission waits until defaults are applied on updates, too.
-func (in *installation) waitForUpdatePermission() {
+// waitForDefaultsOnUpdate waits until defaults are applied on updates, too.
+func (in *installation) waitForDefaultsOnUpdate() {
 	in.t.Helper()
 	services := in.Admin.CoreV1().Services(probedNamespace)
 	const name = "updated"

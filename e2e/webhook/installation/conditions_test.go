@@ -12,10 +12,10 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// reviewCounts has the number of reviews by each webhook.
+// countReviews has the number of reviews by each webhook.
 type reviewCounts struct{ defaults, services, namespaces float64 }
 
-func (in *installation) reviewCounts() reviewCounts {
+func (in *installation) countReviews() reviewCounts {
 	in.t.Helper()
 	return reviewCounts{in.reviews("/default-services"), in.reviews("/validate-services"), in.reviews("/validate-namespaces")}
 }
@@ -24,7 +24,7 @@ func (in *installation) reviewCounts() reviewCounts {
 func (in *installation) reviewsSince(before, want reviewCounts) (got reviewCounts) {
 	in.t.Helper()
 	wait.Success(in.t, "the reviews are counted", func() error {
-		now := in.reviewCounts()
+		now := in.countReviews()
 		got = reviewCounts{now.defaults - before.defaults, now.services - before.services, now.namespaces - before.namespaces}
 		if got.defaults < want.defaults || got.services < want.services || got.namespaces < want.namespaces {
 			return fmt.Errorf("reviews %s, want %s", got, want)
@@ -37,8 +37,8 @@ func (in *installation) reviewsSince(before, want reviewCounts) (got reviewCount
 // TestTheAPIServerCallsTheWebhookOnlyWhereNeeded counts calls, because a client waits for each of them.
 func TestTheAPIServerCallsTheWebhookOnlyWhereNeeded(t *testing.T) {
 	in := install(t, manifests, 1)
-	in.namespace("reviewed", nil, nil)
-	in.namespace("opted-out", map[string]string{"vicinity.dev/admission": "disabled"}, nil)
+	in.createNamespace("reviewed", nil, nil)
+	in.createNamespace("opted-out", map[string]string{"vicinity.dev/admission": "disabled"}, nil)
 	invalid := map[string]string{keysAnnotation: "topology.kubernetes.io/zone"} // triggers a warning
 	services := in.Admin.CoreV1().Services("reviewed")
 	create := func(namespace string, service *corev1.Service) error {
@@ -51,13 +51,13 @@ func TestTheAPIServerCallsTheWebhookOnlyWhereNeeded(t *testing.T) {
 	}
 	labelled := serviceOf("labelled", invalid)
 	labelled.Labels = map[string]string{"vicinity.dev/admission": "disabled"}
-	crowded := serviceOf("crowded", nil)
-	crowded.Labels = map[string]string{}
+	manyLabels := serviceOf("crowded", nil)
+	manyLabels.Labels = map[string]string{}
 	for i := range 1001 {
-		crowded.Labels[fmt.Sprintf("example.com/label-%d", i)] = ""
+		manyLabels.Labels[fmt.Sprintf("example.com/label-%d", i)] = ""
 	}
-	outside := serviceOf("outside", nil)
-	outside.Spec = corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "db.example.com"}
+	externalName := serviceOf("outside", nil)
+	externalName.Spec = corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "db.example.com"}
 	headless := serviceOf("headless", nil)
 	headless.Spec.ClusterIP = corev1.ClusterIPNone
 
@@ -91,23 +91,23 @@ func TestTheAPIServerCallsTheWebhookOnlyWhereNeeded(t *testing.T) {
 		{"one that opts out", func() error {
 			return patch("labelled", `{"metadata": {"labels": {"vicinity.dev/admission": "disabled"}}}`)
 		}, reviewCounts{}},
-		{"more labels than the match condition can evaluate", func() error { return create("reviewed", crowded) },
+		{"more labels than the match condition can evaluate", func() error { return create("reviewed", manyLabels) },
 			reviewCounts{defaults: 1, services: 1}},
 		{"a Namespace that opts out", func() error { return create("opted-out", serviceOf("keyed", invalid)) }, reviewCounts{}},
 		{"and a create without settings in it", func() error { return create("opted-out", serviceOf("plain", nil)) }, reviewCounts{}},
 		{"kube-system", func() error { return create("kube-system", serviceOf("keyed", invalid)) }, reviewCounts{}},
 		{"kube-public", func() error { return create("kube-public", serviceOf("plain", nil)) }, reviewCounts{}},
 		{"the webhook's own Namespace", func() error { return create(installedNamespace, serviceOf("keyed", invalid)) }, reviewCounts{}},
-		{"an ExternalName", func() error { return create("reviewed", outside) }, reviewCounts{}},
+		{"an ExternalName", func() error { return create("reviewed", externalName) }, reviewCounts{}},
 		{"a headless Service", func() error { return create("reviewed", headless) }, reviewCounts{}},
 		{"an EndpointSlice", func() error { return in.putSlice(t.Context(), []string{in.running()[0].pod.IPv4.String()}) }, reviewCounts{}},
-		{"a Namespace without defaults", func() error { in.namespace("without-default", nil, nil); return nil }, reviewCounts{}},
+		{"a Namespace without defaults", func() error { in.createNamespace("without-default", nil, nil); return nil }, reviewCounts{}},
 		{"a Namespace with a default", func() error {
-			in.namespace("with-default", nil, map[string]string{"vicinity.dev/default-topology-mode": "Disabled"})
+			in.createNamespace("with-default", nil, map[string]string{"vicinity.dev/default-topology-mode": "Disabled"})
 			return nil
 		}, reviewCounts{namespaces: 1}},
 		{"a Namespace that opts out and has a setting", func() error {
-			in.namespace("opted-out-with-setting", map[string]string{"vicinity.dev/admission": "disabled"}, map[string]string{"vicinity.dev/x": "y"})
+			in.createNamespace("opted-out-with-setting", map[string]string{"vicinity.dev/admission": "disabled"}, map[string]string{"vicinity.dev/x": "y"})
 			return nil
 		}, reviewCounts{}},
 		{"another label of a Namespace", func() error {
@@ -116,7 +116,7 @@ func TestTheAPIServerCallsTheWebhookOnlyWhereNeeded(t *testing.T) {
 			return err
 		}, reviewCounts{}},
 	} {
-		before := in.reviewCounts()
+		before := in.countReviews()
 		if err := step.do(); err != nil {
 			t.Fatalf("%s: %v", step.what, err)
 		}

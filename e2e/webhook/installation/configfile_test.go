@@ -18,7 +18,7 @@ const fileHead = "apiVersion: vicinity.dev/v1alpha1\nkind: TopologyAdmissionConf
 func TestAnInvalidConfigurationIsRejectedAtTheStart(t *testing.T) {
 	in := apply(t, manifests)
 	in.mount(fileHead + "stict: true\n")
-	r := in.run(in.from)
+	r := in.runReplica(in.template)
 	if state := r.State(); state != "exit status 1" {
 		t.Errorf("the webhook ended with %s, want exit status 1", state)
 	}
@@ -31,7 +31,7 @@ func TestAnInvalidConfigurationIsRejectedAtTheStart(t *testing.T) {
 func TestAConfigurationChangesWithoutARestartAndTheLastGoodOneStays(t *testing.T) {
 	in := install(t, manifests, 2)
 	pids := in.pids()
-	valid := func(want float64) {
+	waitForValid := func(want float64) {
 		t.Helper()
 		wait.Success(t, fmt.Sprintf("vicinity_webhook_configuration_valid is %v", want), func() error {
 			for _, r := range in.running() {
@@ -44,37 +44,37 @@ func TestAConfigurationChangesWithoutARestartAndTheLastGoodOneStays(t *testing.T
 		})
 	}
 	// Every replica gets some of the requests.
-	denied := func(want ...string) {
+	expectDenied := func(want ...string) {
 		t.Helper()
 		services := in.Admin.CoreV1().Services(probedNamespace)
 		for range 20 {
 			_, err := services.Create(t.Context(), serviceOf("unknown-mode", map[string]string{modeAnnotation: "foo"}),
 				metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-			if got := isDenied(err); !slices.Equal(got, want) || err != nil && want == nil {
+			if got := denyingRules(err); !slices.Equal(got, want) || err != nil && want == nil {
 				t.Fatalf("denied by %v, want %v: %v", got, want, err)
 			}
 		}
 	}
-	valid(1)
-	denied()
+	waitForValid(1)
+	expectDenied()
 	in.configure(fileHead + "strict: true\n")
-	denied("SVC022")
+	expectDenied("SVC022")
 
 	in.mount(fileHead + "strict: true\nrules:\n  SVC022: of\n")
-	valid(0)
-	denied("SVC022")
+	waitForValid(0)
+	expectDenied("SVC022")
 	for _, r := range in.running() {
 		for _, want := range []string{"keeping the last valid one", "config.yaml:5: rules.SVC022: "} {
 			if log := r.Log.String(); !strings.Contains(log, want) {
 				t.Errorf("%s did not log %q:\n%s", r.pod.Name, want, log)
 			}
 		}
-		must.Succeed(t, r.isReady())
+		must.Succeed(t, r.checkReady())
 	}
 
 	in.configure(fileHead + "strict: true\nrules:\n  SVC022: \"off\"\n")
-	valid(1)
-	denied()
+	waitForValid(1)
+	expectDenied()
 	if now := in.pids(); !slices.Equal(now, pids) {
 		t.Errorf("processes %v, want %v as before", now, pids)
 	}

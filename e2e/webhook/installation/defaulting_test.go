@@ -21,7 +21,7 @@ import (
 
 // createDefaultingNamespace creates a Namespace with a default that needs no zones.
 func createDefaultingNamespace(in *installation, name string) {
-	in.namespace(name, nil, map[string]string{"vicinity.dev/default-topology-mode": "Disabled"})
+	in.createNamespace(name, nil, map[string]string{"vicinity.dev/default-topology-mode": "Disabled"})
 }
 
 func TestAFreshInstallationChangesNothing(t *testing.T) {
@@ -53,12 +53,12 @@ func TestAFreshInstallationChangesNothing(t *testing.T) {
 	for _, services := range stored {
 		slices.SortFunc(services, func(a, b corev1.Service) int { return strings.Compare(a.Name, b.Name) })
 	}
-	ownEach := []gocmp.Option{
+	ignoredFields := []gocmp.Option{
 		cmpopts.IgnoreFields(metav1.ObjectMeta{}, "Namespace", "UID", "ResourceVersion", "CreationTimestamp", "ManagedFields"),
 		cmpopts.IgnoreFields(corev1.ServiceSpec{}, "ClusterIP", "ClusterIPs"),
 		cmpopts.IgnoreFields(corev1.ServicePort{}, "NodePort"),
 	}
-	if diff := gocmp.Diff(stored[0], stored[1], ownEach...); diff != "" {
+	if diff := gocmp.Diff(stored[0], stored[1], ignoredFields...); diff != "" {
 		t.Errorf("Services (-without +with the webhook):\n%s", diff)
 	}
 }
@@ -67,7 +67,7 @@ func TestADefaultAndTheWaysToWriteAnObject(t *testing.T) {
 	in := install(t, manifests, 1)
 	createDefaultingNamespace(in, "giving")
 	services := in.Admin.CoreV1().Services("giving")
-	wantMode := func(t *testing.T, service *corev1.Service, err error, want string) {
+	expectMode := func(t *testing.T, service *corev1.Service, err error, want string) {
 		t.Helper()
 		must.Succeed(t, err)
 		if got := service.Annotations[modeAnnotation]; got != want {
@@ -81,7 +81,7 @@ func TestADefaultAndTheWaysToWriteAnObject(t *testing.T) {
 		for round := range 3 {
 			applied, err := services.Patch(t.Context(), "applied", types.ApplyPatchType, fmt.Appendf(nil, object, round),
 				metav1.PatchOptions{FieldManager: "a-user"})
-			wantMode(t, applied, err, "Disabled")
+			expectMode(t, applied, err, "Disabled")
 			for _, manager := range applied.ManagedFields {
 				if strings.Contains(manager.FieldsV1.GetRawString(), "topology-mode") {
 					t.Errorf("%s owns the topology mode, want no owner", manager.Manager)
@@ -90,7 +90,7 @@ func TestADefaultAndTheWaysToWriteAnObject(t *testing.T) {
 		}
 	})
 	t.Run("repeated client-side apply keeps it", func(t *testing.T) {
-		manifest := in.file("applied-again.yaml", `# Some versions of kubectl parse a file that begins with a brace as JSON.
+		manifest := in.writeFile("applied-again.yaml", `# Some versions of kubectl parse a file that begins with a brace as JSON.
 apiVersion: v1
 kind: Service
 metadata: {name: applied-again, namespace: giving}
@@ -99,20 +99,20 @@ spec: {selector: {app: web}, ports: [{port: 80}]}
 		for range 2 {
 			in.Kubectl(in.t, "apply", "-f", manifest)
 			applied, err := services.Get(t.Context(), "applied-again", metav1.GetOptions{})
-			wantMode(t, applied, err, "Disabled")
+			expectMode(t, applied, err, "Disabled")
 		}
 	})
 	t.Run("a PUT without it removes it", func(t *testing.T) {
 		created, err := services.Create(t.Context(), serviceOf("put", nil), metav1.CreateOptions{})
-		wantMode(t, created, err, "Disabled")
+		expectMode(t, created, err, "Disabled")
 		put, err := services.Update(t.Context(), serviceOf("put", nil), metav1.UpdateOptions{})
-		wantMode(t, put, err, "")
+		expectMode(t, put, err, "")
 	})
 	t.Run("a PUT of a Service that does not exist is a create", func(t *testing.T) {
 		put, err := services.Update(t.Context(), serviceOf("put-anew", nil), metav1.UpdateOptions{})
-		wantMode(t, put, err, "Disabled")
+		expectMode(t, put, err, "Disabled")
 		invalid := serviceOf("put-wrong", map[string]string{keysAnnotation: "a b"})
-		if _, err := services.Update(t.Context(), invalid, metav1.UpdateOptions{}); !slices.Equal(isDenied(err), []string{"SVC003"}) {
+		if _, err := services.Update(t.Context(), invalid, metav1.UpdateOptions{}); !slices.Equal(denyingRules(err), []string{"SVC003"}) {
 			t.Errorf("a PUT of a new Service with a mistake: error %v, want a denial by SVC003", err)
 		}
 	})
@@ -120,26 +120,26 @@ spec: {selector: {app: web}, ports: [{port: 80}]}
 		generated := serviceOf("", nil)
 		generated.GenerateName = "made-up-"
 		created, err := services.Create(t.Context(), generated, metav1.CreateOptions{})
-		wantMode(t, created, err, "Disabled")
+		expectMode(t, created, err, "Disabled")
 		if !strings.HasPrefix(created.Name, "made-up-") {
 			t.Errorf("generated name %q", created.Name)
 		}
 		generated = serviceOf("", map[string]string{keysAnnotation: "a b"})
 		generated.GenerateName = "made-up-"
 		_, err = services.Create(t.Context(), generated, metav1.CreateOptions{})
-		if !slices.Equal(isDenied(err), []string{"SVC003"}) || !strings.Contains(err.Error(), "made-up-") {
+		if !slices.Equal(denyingRules(err), []string{"SVC003"}) || !strings.Contains(err.Error(), "made-up-") {
 			t.Errorf("a Service with a generated name and a mistake: error %v, want a denial by SVC003 that has the name", err)
 		}
 	})
 	t.Run("other annotations stay", func(t *testing.T) {
 		created, err := services.Create(t.Context(), serviceOf("annotated", map[string]string{"example.com/note": "x"}), metav1.CreateOptions{})
-		wantMode(t, created, err, "Disabled")
+		expectMode(t, created, err, "Disabled")
 		if created.Annotations["example.com/note"] != "x" {
 			t.Errorf("the annotations are %v, want example.com/note among them", created.Annotations)
 		}
 	})
 	t.Run("a new Service in a new Namespace", func(t *testing.T) {
-		manifest := in.file("both.yaml", `apiVersion: v1
+		manifest := in.writeFile("both.yaml", `apiVersion: v1
 kind: List
 items:
 - {apiVersion: v1, kind: Namespace, metadata: {name: giving-anew, annotations: {vicinity.dev/default-topology-mode: Disabled}}}
@@ -147,7 +147,7 @@ items:
 `)
 		in.Kubectl(in.t, "create", "-f", manifest)
 		created, err := in.Admin.CoreV1().Services("giving-anew").Get(t.Context(), "web", metav1.GetOptions{})
-		wantMode(t, created, err, "Disabled")
+		expectMode(t, created, err, "Disabled")
 	})
 	t.Run("the audit log has the source", func(t *testing.T) {
 		_, err := services.Create(t.Context(), serviceOf("audited", nil), metav1.CreateOptions{})
@@ -169,7 +169,7 @@ func TestADryRunGetsAResponseAndHasNoEffects(t *testing.T) {
 		t.Errorf("annotations %v, want the default", created.Annotations)
 	}
 	_, err = services.Create(t.Context(), serviceOf("denied", map[string]string{keysAnnotation: "a b"}), dryRun)
-	if !slices.Equal(isDenied(err), []string{"SVC003"}) {
+	if !slices.Equal(denyingRules(err), []string{"SVC003"}) {
 		t.Errorf("a dry run with a mistake: error %v, want a denial by SVC003", err)
 	}
 	warned := send(t.Context(), t, in.Admin.CoreV1().RESTClient().Post().Namespace("giving-dry").Resource("services").Param("dryRun", "All"),
@@ -178,7 +178,7 @@ func TestADryRunGetsAResponseAndHasNoEffects(t *testing.T) {
 			"metadata": map[string]any{"name": "warned", "annotations": map[string]any{keysAnnotation: "topology.kubernetes.io/zone"}},
 			"spec":     map[string]any{"selector": map[string]any{"app": "web"}, "ports": []any{map[string]any{"port": 80}}},
 		})
-	if warned.err != nil || len(warned.found) == 0 || warned.found[0].Rule != "SVC027" {
+	if warned.err != nil || len(warned.findings) == 0 || warned.findings[0].Rule != "SVC027" {
 		t.Errorf("got %s, want the warning SVC027", warned)
 	}
 	for _, name := range []string{"given", "denied", "warned"} {

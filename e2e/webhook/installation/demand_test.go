@@ -19,7 +19,7 @@ import (
 // TestAnOwnerIsNotifiedThatNobodyPublishesDemand checks that the warning appears only while there is no publisher.
 func TestAnOwnerIsNotifiedThatNobodyPublishesDemand(t *testing.T) {
 	in := install(t, manifests, 1)
-	isTold := func() bool {
+	isWarned := func() bool {
 		request := in.Admin.CoreV1().RESTClient().Post().Namespace(probedNamespace).Resource("services").Param("dryRun", "All")
 		got := send(t.Context(), t, request, map[string]any{
 			"apiVersion": "v1", "kind": "Service",
@@ -29,17 +29,17 @@ func TestAnOwnerIsNotifiedThatNobodyPublishesDemand(t *testing.T) {
 			"spec": map[string]any{"selector": map[string]any{"app": "web"}, "ports": []any{map[string]any{"port": 80}}},
 		})
 		must.Succeed(t, got.err)
-		return slices.ContainsFunc(got.found, func(want rulecases.Want) bool { return want.Rule == "SVC044" })
+		return slices.ContainsFunc(got.findings, func(want rulecases.Want) bool { return want.Rule == "SVC044" })
 	}
 	wait.Success(t, "the Service's owner is warned", func() error {
-		if !isTold() {
+		if !isWarned() {
 			return errors.New("no warning")
 		}
 		return nil
 	})
 	in.publishDemand()
 	wait.Success(t, "the owner is no longer warned", func() error {
-		if isTold() {
+		if isWarned() {
 			return errors.New("still warned")
 		}
 		return nil

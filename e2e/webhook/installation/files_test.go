@@ -57,7 +57,7 @@ func TestCertificateFilesThatOthersRenewAreServed(t *testing.T) {
 		t.Errorf("the log does not report the mismatch:\n%s", log)
 	}
 	in.expectServed(r, second)
-	must.Succeed(t, r.isReady())
+	must.Succeed(t, r.checkReady())
 	// API servers have a client for each caBundle (k8s.io/apiserver/pkg/util/webhook), so this one opens a new connection.
 	trusted = slices.Concat(trusted, in.Authority().Certificate())
 	in.trust(trusted)
@@ -97,9 +97,9 @@ func (in *installation) storePair(pair authority.Pair) {
 		stored, err = secrets.Create(in.t.Context(), secret, metav1.CreateOptions{})
 	}
 	must.Succeed(in.t, err)
-	for _, mounted := range in.from.deployment.Spec.Template.Spec.Volumes {
+	for _, mounted := range in.template.deployment.Spec.Template.Spec.Volumes {
 		if mounted.Secret != nil && mounted.Secret.SecretName == stored.Name {
-			in.from.volumes[mounted.Name].Write(in.t, stored.Data)
+			in.template.volumes[mounted.Name].Write(in.t, stored.Data)
 			return
 		}
 	}
@@ -152,9 +152,9 @@ func (in *installation) enforceReviews() {
 // waitForMore waits until 40 more requests were made.
 func (l *load) waitForMore(t *testing.T) {
 	t.Helper()
-	before := l.served.Load()
+	before := l.made.Load()
 	wait.Success(t, "requests continue", func() error {
-		if now := l.served.Load(); now < before+40 {
+		if now := l.made.Load(); now < before+40 {
 			return fmt.Errorf("%d requests", now-before)
 		}
 		return nil
@@ -164,7 +164,7 @@ func (l *load) waitForMore(t *testing.T) {
 // isServed makes a handshake, which must succeed, and reports whether the replica serves a pair's certificate.
 func (in *installation) isServed(r *replica, bundle []byte, pair authority.Pair) bool {
 	in.t.Helper()
-	state, err := in.shake(r, bundle, &tls.Config{MinVersion: tls.VersionTLS13})
+	state, err := in.handshake(r, bundle, &tls.Config{MinVersion: tls.VersionTLS13})
 	must.Succeed(in.t, err)
 	block, _ := pem.Decode(pair.Certificate)
 	return bytes.Equal(state.PeerCertificates[0].Raw, block.Bytes)
@@ -193,7 +193,7 @@ func (in *installation) expectDenial() {
 	in.t.Helper()
 	invalid := serviceOf("wrong", map[string]string{keysAnnotation: "a b"})
 	_, err := in.Admin.CoreV1().Services(probedNamespace).Create(in.t.Context(), invalid, metav1.CreateOptions{})
-	if got := isDenied(err); !slices.Equal(got, []string{"SVC003"}) {
+	if got := denyingRules(err); !slices.Equal(got, []string{"SVC003"}) {
 		in.t.Errorf("a Service with a mistake is denied by %v, want SVC003: %v", got, err)
 	}
 }

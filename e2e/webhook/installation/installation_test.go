@@ -39,9 +39,9 @@ const (
 // installation is the webhook as in the manifests, with some replicas.
 type installation struct {
 	*testbed
-	t    *testing.T // a subtest replaces it
-	dir  string     // for the volumes; it outlives the replicas
-	from podOf
+	t        *testing.T // a subtest replaces it
+	dir      string     // for the volumes; it outlives the replicas
+	template podTemplate
 	// audited is the length of the audit log before the installation. Later requests are checked, unless the roles were
 	// removed.
 	audited         int
@@ -76,7 +76,7 @@ func (in *installation) start(replicas int) {
 func apply(t *testing.T, folder string) *installation {
 	t.Helper()
 	in := &installation{testbed: shared, t: t, dir: t.TempDir()}
-	in.makeProbed()
+	in.createProbedNamespace()
 	before, err := in.Audited()
 	must.Succeed(t, err)
 	in.audited = len(before)
@@ -93,15 +93,15 @@ func (in *installation) prepare() {
 	in.t.Helper()
 	deployment, err := in.Admin.AppsV1().Deployments(installedNamespace).Get(in.t.Context(), installedName, metav1.GetOptions{})
 	must.Succeed(in.t, err)
-	in.from = podOf{deployment: deployment, volumes: map[string]*volume.Volume{}}
+	in.template = podTemplate{deployment: deployment, volumes: map[string]*volume.Volume{}}
 	for _, mounted := range deployment.Spec.Template.Spec.Volumes {
-		in.from.volumes[mounted.Name] = &volume.Volume{Dir: filepath.Join(in.dir, mounted.Name)}
+		in.template.volumes[mounted.Name] = &volume.Volume{Dir: filepath.Join(in.dir, mounted.Name)}
 	}
 	checkPorts(in.t, deployment)
 	config, err := in.Admin.CoreV1().ConfigMaps(installedNamespace).Get(in.t.Context(), installedName, metav1.GetOptions{})
 	must.Succeed(in.t, err)
-	in.from.volumes[configVolume].Write(in.t, filesOf(config))
-	in.from.kubeconfig = site.Kubeconfig(in.t, in.Account(in.t, installedNamespace, installedName))
+	in.template.volumes[configVolume].Write(in.t, filesOf(config))
+	in.template.kubeconfig = site.Kubeconfig(in.t, in.Account(in.t, installedNamespace, installedName))
 	in.waitForPermission()
 }
 
@@ -145,7 +145,7 @@ func (in *installation) waitForPermission() {
 
 // servesFiles reports whether another program issues the certificate, according to the Deployment.
 func (in *installation) servesFiles() bool {
-	return slices.Contains(in.from.deployment.Spec.Template.Spec.Containers[0].Args, "--cert-source=files")
+	return slices.Contains(in.template.deployment.Spec.Template.Spec.Containers[0].Args, "--cert-source=files")
 }
 
 // startReplica starts another replica, which is not ready yet.
@@ -153,7 +153,7 @@ func (in *installation) startReplica() *replica {
 	in.t.Helper()
 	in.mutex.Lock()
 	defer in.mutex.Unlock()
-	r := in.run(in.from)
+	r := in.runReplica(in.template)
 	in.replicas = append(in.replicas, r)
 	return r
 }
@@ -175,7 +175,7 @@ func (in *installation) waitReady() {
 			if r.HasEnded() {
 				in.t.Fatalf("replica %s ended (%s):\n%s", r.pod.Name, r.State(), r.Log)
 			}
-			if err := r.isReady(); err != nil {
+			if err := r.checkReady(); err != nil {
 				return err
 			}
 			if !slices.Contains(in.written, r.pod.IPv4.String()) {
@@ -220,7 +220,7 @@ func (in *installation) probeAll() {
 func (in *installation) writeSlice(ctx context.Context) error {
 	var ready []string
 	for _, r := range in.running() {
-		if r.isReady() == nil {
+		if r.checkReady() == nil {
 			ready = append(ready, r.pod.IPv4.String())
 		}
 	}
@@ -297,10 +297,10 @@ func (in *installation) removeConfigurations() {
 // configure changes the text in the ConfigMap, mounts it, and waits until every replica has loaded it.
 func (in *installation) configure(text string) {
 	in.t.Helper()
-	before := in.configured()
+	before := in.loadTimes()
 	in.mount(text)
 	wait.Success(in.t, "the configuration is active", func() error {
-		if now := in.configured(); slices.ContainsFunc(now, func(loaded float64) bool { return slices.Contains(before, loaded) }) {
+		if now := in.loadTimes(); slices.ContainsFunc(now, func(loaded float64) bool { return slices.Contains(before, loaded) }) {
 			return errors.New("the previous configuration is still active")
 		}
 		return nil
@@ -316,11 +316,11 @@ func (in *installation) mount(text string) {
 	config.Data = map[string]string{"config.yaml": text}
 	config, err = configs.Update(in.t.Context(), config, metav1.UpdateOptions{})
 	must.Succeed(in.t, err)
-	in.from.volumes[configVolume].Write(in.t, filesOf(config))
+	in.template.volumes[configVolume].Write(in.t, filesOf(config))
 }
 
-// configured returns the times at which the replicas last loaded a configuration.
-func (in *installation) configured() []float64 {
+// loadTimes returns the times at which the replicas last loaded a configuration.
+func (in *installation) loadTimes() []float64 {
 	in.t.Helper()
 	var times []float64
 	for _, r := range in.running() {
@@ -349,13 +349,13 @@ func (in *installation) reviews(path string) float64 {
 // probedNamespace is for requests that show whether the webhook is called. It has a default that needs no zones.
 const probedNamespace = "probed"
 
-func (in *installation) makeProbed() {
+func (in *installation) createProbedNamespace() {
 	in.t.Helper()
-	in.namespace(probedNamespace, nil, map[string]string{"vicinity.dev/default-topology-mode": "Disabled"})
+	in.createNamespace(probedNamespace, nil, map[string]string{"vicinity.dev/default-topology-mode": "Disabled"})
 }
 
-// namespace creates a Namespace unless it exists.
-func (in *installation) namespace(name string, labels, annotations map[string]string) {
+// createNamespace creates a Namespace unless it exists.
+func (in *installation) createNamespace(name string, labels, annotations map[string]string) {
 	in.t.Helper()
 	object := objects.Namespace(name, labels, annotations)
 	_, err := in.Admin.CoreV1().Namespaces().Create(in.t.Context(), object, metav1.CreateOptions{})
@@ -364,8 +364,8 @@ func (in *installation) namespace(name string, labels, annotations map[string]st
 	}
 }
 
-// isReviewing reports whether an invalid object is denied (denies), and whether a default is applied (defaults).
-func (in *installation) isReviewing(ctx context.Context) (denies, defaults bool, err error) {
+// checkReviews reports whether an invalid object is denied (denies), and whether a default is applied (defaults).
+func (in *installation) checkReviews(ctx context.Context) (denies, defaults bool, err error) {
 	services := in.Admin.CoreV1().Services(probedNamespace)
 	dryRun := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 	_, err = services.Create(ctx, serviceOf("wrong", map[string]string{keysAnnotation: "a b"}), dryRun)
@@ -384,7 +384,7 @@ func (in *installation) isReviewing(ctx context.Context) (denies, defaults bool,
 func (in *installation) waitForReviews() {
 	in.t.Helper()
 	wait.Success(in.t, "both webhooks are called", func() error {
-		denies, defaults, err := in.isReviewing(in.t.Context())
+		denies, defaults, err := in.checkReviews(in.t.Context())
 		if err == nil && (!denies || !defaults) {
 			err = fmt.Errorf("denies %v, applies defaults %v", denies, defaults)
 		}
@@ -395,7 +395,7 @@ func (in *installation) waitForReviews() {
 func (in *installation) waitForNoReviews() {
 	in.t.Helper()
 	wait.Success(in.t, "no webhook is called", func() error {
-		denies, defaults, err := in.isReviewing(context.Background())
+		denies, defaults, err := in.checkReviews(context.Background())
 		if err == nil && (denies || defaults) {
 			err = fmt.Errorf("denies %v, applies defaults %v", denies, defaults)
 		}
@@ -403,8 +403,8 @@ func (in *installation) waitForNoReviews() {
 	})
 }
 
-// file writes a file for kubectl.
-func (in *installation) file(name, text string) string {
+// writeFile writes a file for kubectl.
+func (in *installation) writeFile(name, text string) string {
 	in.t.Helper()
 	path := filepath.Join(in.t.TempDir(), name)
 	must.Succeed(in.t, os.WriteFile(path, []byte(text), 0o600))

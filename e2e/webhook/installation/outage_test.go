@@ -48,7 +48,7 @@ func (in *installation) startOutage(t *testing.T, begin func(t *testing.T, in *i
 	in.pause()
 	begin(t, in)
 	wait.Success(t, "the API server notices the outage", func() error {
-		denies, defaults, err := in.isReviewing(t.Context())
+		denies, defaults, err := in.checkReviews(t.Context())
 		if err == nil && (denies || defaults) {
 			err = errors.New("a replica still responds")
 		}

@@ -52,7 +52,7 @@ func TestDeletingIsAlwaysAllowed(t *testing.T) {
 	}
 
 	// The same holds for a Namespace.
-	in.namespace("deleting-whole", nil, map[string]string{"vicinity.dev/default-topology-mode": "Disabled"})
+	in.createNamespace("deleting-whole", nil, map[string]string{"vicinity.dev/default-topology-mode": "Disabled"})
 	namespaces := in.Admin.CoreV1().Namespaces()
 	must.Succeed(t, namespaces.Delete(t.Context(), "deleting-whole", metav1.DeleteOptions{}))
 	_, err = namespaces.Patch(t.Context(), "deleting-whole", types.MergePatchType,

@@ -30,7 +30,7 @@ func TestTheAPIServerAcceptsTheDistributionsOfItsVersion(t *testing.T) {
 				t.Errorf("%s: error %v, stored %v; want it dropped", value, err, created.Spec.TrafficDistribution)
 			}
 		case !server.IsAtLeast(since):
-			if !apierrors.IsInvalid(err) || len(deniedBy(err)) > 0 {
+			if !apierrors.IsInvalid(err) || len(parseDenial(err)) > 0 {
 				t.Errorf("%s: error %v, want a rejection by the API server itself", value, err)
 			}
 		case err != nil || created.Spec.TrafficDistribution == nil || *created.Spec.TrafficDistribution != value:

@@ -29,8 +29,8 @@ type replica struct {
 	ready bool // kubelet's last result
 }
 
-// podOf has the parts of a replica's pod.
-type podOf struct {
+// podTemplate has the parts of a replica's pod.
+type podTemplate struct {
 	deployment *appsv1.Deployment
 	volumes    map[string]*volume.Volume // the Deployment's volumes by name
 	kubeconfig string
@@ -38,7 +38,7 @@ type podOf struct {
 
 // command returns the container's command. A process in a network namespace has the file system of this machine, so the
 // paths of mounts are replaced, and a kubeconfig replaces the token that every pod has mounted.
-func (p podOf) command(program string) *exec.Cmd {
+func (p podTemplate) command(program string) *exec.Cmd {
 	container := p.deployment.Spec.Template.Spec.Containers[0]
 	replacements := []string{"$(POD_NAMESPACE)", p.deployment.Namespace}
 	for _, mount := range container.VolumeMounts {
@@ -59,16 +59,16 @@ func (p podOf) command(program string) *exec.Cmd {
 	return command
 }
 
-// run starts a replica in a new pod.
-func (in *installation) run(from podOf) *replica {
+// runReplica starts a replica in a new pod.
+func (in *installation) runReplica(template podTemplate) *replica {
 	in.t.Helper()
-	pod, err := in.freePod()
+	pod, err := in.newPod()
 	must.Succeed(in.t, err)
-	return &replica{Process: site.Start(in.t, pod.Namespace, from.command(site.Program(in.t, "webhook"))), pod: pod}
+	return &replica{Process: site.Start(in.t, pod.Namespace, template.command(site.Program(in.t, "webhook"))), pod: pod}
 }
 
-// freePod returns a pod with an address of its own. No address is reused, because reuse would be another scenario.
-func (tb *testbed) freePod() (*fabric.Pod, error) {
+// newPod returns a pod with an address of its own. No address is reused, because reuse would be another scenario.
+func (tb *testbed) newPod() (*fabric.Pod, error) {
 	pod, err := tb.node.AddPod(fmt.Sprintf("webhook-%d", len(tb.pods)+1))
 	if err == nil {
 		tb.pods = append(tb.pods, pod)
@@ -94,7 +94,7 @@ func (r *replica) metric(name string, labels ...string) (float64, error) {
 	return site.Metric(page, name, labels...)
 }
 
-func (r *replica) isReady() error {
+func (r *replica) checkReady() error {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	if !r.ready {

@@ -37,9 +37,9 @@ func serviceOf(name string, annotations map[string]string) *corev1.Service {
 
 // response is the response to a client.
 type response struct {
-	object map[string]any // the stored object
-	err    error
-	found  []rulecases.Want // the webhook's messages in the format of a case
+	object   map[string]any // the stored object
+	err      error
+	findings []rulecases.Want // the webhook's messages in the format of a case
 }
 
 // send makes a request as kubectl does, and reads the response.
@@ -54,10 +54,10 @@ func send(ctx context.Context, t *testing.T, request *rest.Request, object map[s
 		must.Succeed(t, err)
 		must.Succeed(t, json.Unmarshal(text, &got.object))
 	}
-	got.found = deniedBy(got.err)
+	got.findings = parseDenial(got.err)
 	for _, warning := range result.Warnings() {
-		if want, ok := warnedOf(warning.Text, rules.Warn); ok {
-			got.found = append(got.found, want)
+		if want, ok := parseWarning(warning.Text, rules.Warn); ok {
+			got.findings = append(got.findings, want)
 		}
 	}
 	return got
@@ -66,8 +66,8 @@ func send(ctx context.Context, t *testing.T, request *rest.Request, object map[s
 // ruleID matches the end of our messages. Other warnings of API servers are ignored.
 var ruleID = regexp.MustCompile(`\[((?:SVC|NS)\d{3})\]$`)
 
-// warnedOf parses a warning: `<path>: ... [SVC006]`.
-func warnedOf(text string, action rules.Action) (want rulecases.Want, ok bool) {
+// parseWarning parses a warning: `<path>: ... [SVC006]`.
+func parseWarning(text string, action rules.Action) (want rulecases.Want, ok bool) {
 	rule := ruleID.FindStringSubmatch(text)
 	if rule == nil {
 		return want, false
@@ -76,8 +76,8 @@ func warnedOf(text string, action rules.Action) (want rulecases.Want, ok bool) {
 	return rulecases.Want{Rule: rules.ID(rule[1]), Action: action, Path: path}, true
 }
 
-// deniedBy parses the causes of a denial.
-func deniedBy(err error) []rulecases.Want {
+// parseDenial parses the causes of a denial.
+func parseDenial(err error) []rulecases.Want {
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	if !ok || status.ErrStatus.Details == nil {
 		return nil
@@ -91,15 +91,15 @@ func deniedBy(err error) []rulecases.Want {
 	return found
 }
 
-// isDenied returns which of our rules denied a request. The error must have the form in which the API server rejects
+// denyingRules returns which of our rules denied a request. The error must have the form in which the API server rejects
 // invalid objects.
-func isDenied(err error) []string {
+func denyingRules(err error) []string {
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	if !ok || status.ErrStatus.Code != http.StatusUnprocessableEntity || status.ErrStatus.Reason != metav1.StatusReasonInvalid {
 		return nil
 	}
 	var rules []string
-	for _, found := range deniedBy(err) {
+	for _, found := range parseDenial(err) {
 		rules = append(rules, string(found.Rule))
 	}
 	return rules
@@ -155,4 +155,4 @@ func defaultSource(line site.Request) string {
 	return line.Annotations["default.services.vicinity.dev/default"]
 }
 
-func (a response) String() string { return fmt.Sprintf("error %v, found %v", a.err, a.found) }
+func (a response) String() string { return fmt.Sprintf("error %v, found %v", a.err, a.findings) }

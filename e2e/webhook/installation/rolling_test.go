@@ -27,12 +27,12 @@ func TestARollingRestartFailsNoRequest(t *testing.T) {
 	old := in.running()
 	in.callEveryReplica()
 	for _, leaving := range old {
-		before := load.served.Load()
+		before := load.made.Load()
 		coming := in.startReplica()
-		wait.Success(t, "the new replica is ready", coming.isReady)
+		wait.Success(t, "the new replica is ready", coming.checkReady)
 		must.Succeed(t, leaving.Signal(syscall.SIGTERM))
 		wait.Success(t, "requests continue", func() error {
-			if load.served.Load() < before+100 {
+			if load.made.Load() < before+100 {
 				return errors.New("not enough requests yet")
 			}
 			return nil
@@ -63,12 +63,12 @@ func (in *installation) raiseTimeouts() {
 // load is a constant rate of requests for each of which the API server calls the webhook.
 type load struct {
 	began   time.Time
-	served  atomic.Int64
+	made    atomic.Int64
 	stop    context.CancelFunc
 	workers sync.WaitGroup
 
-	mutex  sync.Mutex
-	failed []error
+	mutex sync.Mutex
+	errs  []error
 }
 
 // startLoad starts perSecond requests per second, alternating creates and updates. A slow machine may make fewer.
@@ -96,7 +96,7 @@ func (in *installation) startLoad(perSecond int) *load {
 		},
 	}
 	ticks := time.NewTicker(time.Second / time.Duration(perSecond))
-	var number atomic.Int64
+	var count atomic.Int64
 	const workers = 16
 	for range workers {
 		l.workers.Go(func() {
@@ -106,11 +106,11 @@ func (in *installation) startLoad(perSecond int) *load {
 					return
 				case <-ticks.C:
 				}
-				i := number.Add(1)
+				i := count.Add(1)
 				if err := requests[i%2](i); err != nil {
 					l.fail(fmt.Errorf("%s: request %d: %w", time.Now().Format(time.StampMilli), i, err))
 				}
-				l.served.Add(1)
+				l.made.Add(1)
 			}
 		})
 	}
@@ -125,7 +125,7 @@ func (in *installation) startLoad(perSecond int) *load {
 func (l *load) fail(err error) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	l.failed = append(l.failed, err)
+	l.errs = append(l.errs, err)
 }
 
 // end stops the requests. Each failed request fails the test.
@@ -133,8 +133,8 @@ func (l *load) end(t *testing.T) {
 	t.Helper()
 	l.stop()
 	l.workers.Wait()
-	t.Logf("%d requests in %s", l.served.Load(), time.Since(l.began))
-	for _, err := range l.failed {
+	t.Logf("%d requests in %s", l.made.Load(), time.Since(l.began))
+	for _, err := range l.errs {
 		t.Error(err)
 	}
 }

@@ -41,7 +41,7 @@ func TestReplicasThatStartAtOnceAgree(t *testing.T) {
 				if err != nil || int64(expires) != authority.NotAfter.Unix() {
 					t.Errorf("%s reports that its CA expires at %v (%v), want %s", r.pod.Name, expires, err, authority.NotAfter)
 				}
-				served, err := in.shake(r, bundles[0], &tls.Config{MinVersion: tls.VersionTLS13})
+				served, err := in.handshake(r, bundles[0], &tls.Config{MinVersion: tls.VersionTLS13})
 				must.Succeed(t, err)
 				if !bytes.Equal(served.PeerCertificates[0].Raw, block.Bytes) {
 					t.Errorf("%s serves another certificate than that of the Secret", r.pod.Name)
@@ -70,8 +70,8 @@ func (in *installation) bundles() [][]byte {
 	return all
 }
 
-// shake makes a handshake with a replica, as an API server with this caBundle does.
-func (in *installation) shake(r *replica, bundle []byte, config *tls.Config) (tls.ConnectionState, error) {
+// handshake makes a handshake with a replica, as an API server with this caBundle does.
+func (in *installation) handshake(r *replica, bundle []byte, config *tls.Config) (tls.ConnectionState, error) {
 	config.RootCAs = x509.NewCertPool()
 	if !config.RootCAs.AppendCertsFromPEM(bundle) {
 		return tls.ConnectionState{}, errors.New("the caBundle has no certificate")

@@ -24,8 +24,8 @@ type locatedCase struct {
 	location string
 }
 
-// locate assigns a namespace or name to each case that reaches an API server.
-func (w *twin) locate() []locatedCase {
+// locateCases assigns a namespace or name to each case that reaches an API server.
+func (w *twin) locateCases() []locatedCase {
 	var cases []locatedCase
 	for i, c := range w.Cases(w.t) {
 		if c.APIServer == "" {
@@ -38,32 +38,32 @@ func (w *twin) locate() []locatedCase {
 // isPlain reports whether the case is about the policies as shipped.
 func (c locatedCase) isPlain() bool { return c.Settings == nil }
 
-// put returns an object of the case in the case's namespace.
-func (c locatedCase) put(t *testing.T, object map[string]any) map[string]any {
+// locatedObject returns an object of the case in the case's namespace.
+func (c locatedCase) locatedObject(t *testing.T, object map[string]any) map[string]any {
 	t.Helper()
 	text, err := json.Marshal(object)
 	must.Succeed(t, err)
-	var put map[string]any
+	var located map[string]any
 	text = bytes.ReplaceAll(text, []byte(rulecases.OwnNamespace), []byte(c.location))
-	must.Succeed(t, json.Unmarshal(text, &put))
-	metadata := put["metadata"].(map[string]any)
+	must.Succeed(t, json.Unmarshal(text, &located))
+	metadata := located["metadata"].(map[string]any)
 	switch c.Kind() {
 	case "Namespace", "Node":
 		metadata["name"] = c.location
 	default:
 		metadata["namespace"] = c.location
 	}
-	return put
+	return located
 }
 
 // storeOld creates the Namespaces and the old objects before any policy is active.
 func (w *twin) storeOld(cases []locatedCase) {
 	for _, c := range cases {
 		if c.Kind() == "Service" || c.Kind() == "EndpointSlice" {
-			w.namespace(w.t, c.location, c.Namespace)
+			w.createNamespace(w.t, c.location, c.Namespace)
 		}
 		if c.Old != nil {
-			if response := w.create(w.t, c.put(w.t, c.Old)); response.err != nil {
+			if response := w.create(w.t, c.locatedObject(w.t, c.Old)); response.err != nil {
 				w.t.Fatalf("%s: store the old object: %v", c.Name, response.err)
 			}
 		}
@@ -97,9 +97,9 @@ func (w *twin) testCase(t *testing.T, c locatedCase) {
 func (w *twin) request(t *testing.T, c locatedCase, parameters ...string) response {
 	t.Helper()
 	if c.Old == nil {
-		return w.create(t, c.put(t, c.Object), parameters...)
+		return w.create(t, c.locatedObject(t, c.Object), parameters...)
 	}
-	return w.replace(t, c.put(t, c.Object), parameters...)
+	return w.replace(t, c.locatedObject(t, c.Object), parameters...)
 }
 
 // wantViolations returns the violations that the policies should report.
@@ -142,7 +142,7 @@ func (w *twin) wantSettings(t *testing.T, c locatedCase) map[rules.Setting]strin
 	case c.Default == nil || !w.IsAtLeast(release.HasMutatingPolicies):
 	case c.Twin != "": // the Namespace's default applies regardless of the Nodes
 		for setting, key := range defaultAnnotations {
-			if value, says := c.Namespace.Annotations[key]; says {
+			if value, ok := c.Namespace.Annotations[key]; ok {
 				settings[setting] = value
 			}
 		}

@@ -36,7 +36,7 @@ const (
 // policies.
 func TestTheTwin(t *testing.T) {
 	w := newTwin(t)
-	cases := w.locate()
+	cases := w.locateCases()
 	w.storeOld(cases)
 	t.Run("applies as files and with kustomize", w.testApply)
 	w.waitForAll()
@@ -70,8 +70,8 @@ func newTwin(t *testing.T) *twin {
 	return w
 }
 
-// do runs the commands of the README's block that contains a text, after changes. It returns their output.
-func (w *twin) do(t *testing.T, text string, changes ...string) (string, error) {
+// runBlock runs the commands of the README's block that contains a text, after changes. It returns their output.
+func (w *twin) runBlock(t *testing.T, text string, changes ...string) (string, error) {
 	t.Helper()
 	readme, err := os.ReadFile(filepath.Join(folder, "README.md"))
 	must.Succeed(t, err)
@@ -98,10 +98,10 @@ func (w *twin) dropLaterCommands(commands string) string {
 // shellBlock matches commands in a README.
 var shellBlock = regexp.MustCompile("(?s)\n *```sh\n(.*?)\n *```")
 
-// mustDo is like do, but fails the test if a command fails.
-func (w *twin) mustDo(t *testing.T, text string, changes ...string) string {
+// mustRunBlock is like do, but fails the test if a command fails.
+func (w *twin) mustRunBlock(t *testing.T, text string, changes ...string) string {
 	t.Helper()
-	output, err := w.do(t, text, changes...)
+	output, err := w.runBlock(t, text, changes...)
 	must.Succeed(t, err)
 	return output
 }
@@ -197,17 +197,17 @@ func readResponse(t *testing.T, result rest.Result) response {
 var ruleMark = regexp.MustCompile(`\[([A-Z]+\d{3})\]`)
 
 func violationsIn(text string, action rules.Action) []violation {
-	var words []violation
+	var violations []violation
 	for _, found := range ruleMark.FindAllStringSubmatch(text, -1) {
-		words = append(words, violation{rule: rules.ID(found[1]), action: action, text: text})
+		violations = append(violations, violation{rule: rules.ID(found[1]), action: action, text: text})
 	}
-	return words
+	return violations
 }
 
 // reports reports whether a response contains a rule.
 func (r response) reports(rule rules.ID) bool {
-	for _, word := range r.violations {
-		if word.rule == rule {
+	for _, v := range r.violations {
+		if v.rule == rule {
 			return true
 		}
 	}
@@ -244,8 +244,8 @@ func annotated(key, value string) func(metadata, spec map[string]any) {
 	}
 }
 
-// namespace creates a Namespace with a case's labels and annotations.
-func (w *twin) namespace(t *testing.T, name string, content *rulecases.Namespace) {
+// createNamespace creates a Namespace with a case's labels and annotations.
+func (w *twin) createNamespace(t *testing.T, name string, content *rulecases.Namespace) {
 	t.Helper()
 	metadata := map[string]any{"name": name}
 	if content != nil {

@@ -22,8 +22,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// auto returns the settings that a Service gets if the default is Auto.
-func (w *twin) auto() map[rules.Setting]string {
+// autoSettings returns the settings that a Service gets if the default is Auto.
+func (w *twin) autoSettings() map[rules.Setting]string {
 	if !w.IsAtLeast(release.HasMutatingPolicies) {
 		return map[rules.Setting]string{}
 	}
@@ -40,26 +40,26 @@ func checkSettings(t *testing.T, what string, want map[rules.Setting]string, res
 
 // testWriting checks that a new Service gets its default however it is written, and never again later.
 func (w *twin) testWriting(t *testing.T) {
-	w.namespaceWith(t, "writing", policy.DefaultTopologyModeAnnotation, "Auto")
+	w.createNamespaceWith(t, "writing", policy.DefaultTopologyModeAnnotation, "Auto")
 	none := map[rules.Setting]string{}
 
-	checkSettings(t, "a dry run", w.auto(), w.create(t, serviceOf("writing", "dry"), "dryRun=All"))
+	checkSettings(t, "a dry run", w.autoSettings(), w.create(t, serviceOf("writing", "dry"), "dryRun=All"))
 	if _, err := w.Admin.CoreV1().Services("writing").Get(t.Context(), "dry", metav1.GetOptions{}); err == nil {
 		t.Error("the dry run stored the Service")
 	}
 	generated := serviceOf("writing", "")
 	generated["metadata"] = map[string]any{"namespace": "writing", "generateName": "web-"}
-	checkSettings(t, "generateName", w.auto(), w.create(t, generated))
+	checkSettings(t, "generateName", w.autoSettings(), w.create(t, generated))
 
 	applied := w.apply(t, serviceOf("writing", "applied"))
-	checkSettings(t, "server-side apply", w.auto(), applied)
+	checkSettings(t, "server-side apply", w.autoSettings(), applied)
 	again := w.apply(t, serviceOf("writing", "applied"))
-	checkSettings(t, "repeated server-side apply", w.auto(), again)
+	checkSettings(t, "repeated server-side apply", w.autoSettings(), again)
 	if diff := cmp.Diff(versionOf(applied), versionOf(again)); diff != "" {
 		t.Errorf("a repeated apply changed the object (-before +after):\n%s", diff)
 	}
 
-	checkSettings(t, "a create", w.auto(), w.create(t, serviceOf("writing", "web")))
+	checkSettings(t, "a create", w.autoSettings(), w.create(t, serviceOf("writing", "web")))
 	checkSettings(t, "a PUT without the annotation", none, w.replace(t, serviceOf("writing", "web")))
 	service := serviceOf("writing", "own", annotated(policy.TopologyModeAnnotation, "Disabled"))
 	disabled := map[rules.Setting]string{rules.TopologyMode: "Disabled"}
@@ -79,8 +79,8 @@ func (w *twin) testClientSideApply(t *testing.T) {
 	}
 	const path = `jsonpath={.metadata.annotations.service\.kubernetes\.io/topology-mode}`
 	mode := w.Kubectl(t, "get", "service", "by-kubectl", "-n", "writing", "-o", path)
-	if mode != w.auto()[rules.TopologyMode] {
-		t.Errorf("topology-mode after two applies: %q, want %q", mode, w.auto()[rules.TopologyMode])
+	if mode != w.autoSettings()[rules.TopologyMode] {
+		t.Errorf("topology-mode after two applies: %q, want %q", mode, w.autoSettings()[rules.TopologyMode])
 	}
 }
 
@@ -90,12 +90,12 @@ func versionOf(response response) any {
 
 // testDeletion checks that an object that is being deleted may become invalid, and may then lose its finalizer.
 func (w *twin) testDeletion(t *testing.T) {
-	w.namespace(t, "deletion", nil)
-	held := func(metadata, _ map[string]any) { metadata["finalizers"] = []any{"example.com/wait"} }
-	must.Succeed(t, w.create(t, serviceOf("deletion", "web", held)).err)
+	w.createNamespace(t, "deletion", nil)
+	withFinalizer := func(metadata, _ map[string]any) { metadata["finalizers"] = []any{"example.com/wait"} }
+	must.Succeed(t, w.create(t, serviceOf("deletion", "web", withFinalizer)).err)
 	must.Succeed(t, w.Admin.CoreV1().Services("deletion").Delete(t.Context(), "web", metav1.DeleteOptions{}))
 	invalid := annotated(policy.TopologyKeysAnnotation, "a b")
-	if response := w.replace(t, serviceOf("deletion", "web", held, invalid)); response.err != nil || len(response.violations) > 0 {
+	if response := w.replace(t, serviceOf("deletion", "web", withFinalizer, invalid)); response.err != nil || len(response.violations) > 0 {
 		t.Errorf("an invalid annotation on a Service that is being deleted: %v", response)
 	}
 	if response := w.replace(t, serviceOf("deletion", "web", invalid)); response.err != nil || len(response.violations) > 0 {
@@ -109,11 +109,11 @@ func (w *twin) testDeletion(t *testing.T) {
 // testOptingOut checks that the cluster's own objects are not reviewed, and neither are Namespaces that opt out.
 // Services that opt out are among the cases.
 func (w *twin) testOptingOut(t *testing.T) {
-	w.namespace(t, "opted-out", &rulecases.Namespace{
+	w.createNamespace(t, "opted-out", &rulecases.Namespace{
 		Labels:      map[string]string{policy.AdmissionLabel: policy.AdmissionDisabled},
 		Annotations: map[string]string{policy.DefaultTopologyModeAnnotation: "Auto"},
 	})
-	w.namespace(t, "vicinity-system", nil)
+	w.createNamespace(t, "vicinity-system", nil)
 	invalid := annotated(policy.TopologyKeysAnnotation, "a b")
 	for _, namespace := range []string{"kube-system", "kube-public", "kube-node-lease", "vicinity-system", "opted-out"} {
 		if response := w.create(t, serviceOf(namespace, "wrong", invalid)); response.err != nil || len(response.violations) > 0 {
@@ -126,7 +126,7 @@ func (w *twin) testOptingOut(t *testing.T) {
 
 // testControllers checks that slices written by a controller of Kubernetes are not reviewed, whatever they contain.
 func (w *twin) testControllers(t *testing.T) {
-	w.namespace(t, "controllers", nil)
+	w.createNamespace(t, "controllers", nil)
 	slice := objects.Slice("controllers", "web-1", "", "10.0.0.1")
 	slice.Labels = nil
 	slice.Endpoints[0].Zone = new("us east!!")
@@ -161,8 +161,8 @@ func (w *twin) testRealController(t *testing.T) {
 // testLargeObjects checks that annotations of the maximum size are reviewed, or admitted if the CEL cost is too high.
 // The request never fails because of their size.
 func (w *twin) testLargeObjects(t *testing.T) {
-	w.namespaceWith(t, "large", policy.DefaultTopologyModeAnnotation, "Auto")
-	const most = 256<<10 - 1000
+	w.createNamespaceWith(t, "large", policy.DefaultTopologyModeAnnotation, "Auto")
+	const maxSize = 256<<10 - 1000
 	many := func(metadata, _ map[string]any) {
 		annotations := map[string]any{}
 		for i := range 20_000 {
@@ -178,13 +178,13 @@ func (w *twin) testLargeObjects(t *testing.T) {
 		change func(metadata, spec map[string]any)
 		denies rules.ID // must be found in spite of the size
 	}{
-		"a long value": {annotated("example.com/long", strings.Repeat("x", most)), ""},
-		"commas":       {annotated(policy.TopologyKeysAnnotation, strings.Repeat(",", most)), "SVC002"},
-		"one long key": {annotated(policy.TopologyKeysAnnotation, strings.Repeat("x", most)), "SVC003"},
-		"spaces":       {annotated(policy.TopologyKeysAnnotation, strings.Repeat(" ", most)), "SVC001"},
-		"a long mode":  {annotated(policy.TopologyModeAnnotation, strings.Repeat("x", most)), ""},
+		"a long value": {annotated("example.com/long", strings.Repeat("x", maxSize)), ""},
+		"commas":       {annotated(policy.TopologyKeysAnnotation, strings.Repeat(",", maxSize)), "SVC002"},
+		"one long key": {annotated(policy.TopologyKeysAnnotation, strings.Repeat("x", maxSize)), "SVC003"},
+		"spaces":       {annotated(policy.TopologyKeysAnnotation, strings.Repeat(" ", maxSize)), "SVC001"},
+		"a long mode":  {annotated(policy.TopologyModeAnnotation, strings.Repeat("x", maxSize)), ""},
 		"last-applied configuration": {annotated(corev1.LastAppliedConfigAnnotation,
-			`{"spec":{"topologyKeys":["`+strings.Repeat("x", most-200)+`"]}}`), ""},
+			`{"spec":{"topologyKeys":["`+strings.Repeat("x", maxSize-200)+`"]}}`), ""},
 		"many annotations":              {many, ""},
 		"many annotations, one invalid": {manyAndWrong, "SVC003"},
 	} {
@@ -199,22 +199,22 @@ func (w *twin) testLargeObjects(t *testing.T) {
 
 // testLargeSlice checks that a wrong zone is found in an EndpointSlice with the maximum number of endpoints.
 func (w *twin) testLargeSlice(t *testing.T) {
-	const most = 1000
-	endpoints := make([]any, most)
+	const maxEndpoints = 1000
+	endpoints := make([]any, maxEndpoints)
 	for i := range endpoints {
 		endpoints[i] = map[string]any{
 			"addresses": []any{fmt.Sprintf("10.1.%d.%d", i/250, i%250+1)}, "zone": fmt.Sprintf("zone-%d", i%7),
 			"hints": map[string]any{"forZones": []any{map[string]any{"name": "zone-1"}, map[string]any{"name": "zone-2"}}},
 		}
 	}
-	slice := w.badExamples()["EPS001"]
+	slice := w.invalidObjects()["EPS001"]
 	slice["metadata"], slice["endpoints"] = map[string]any{"namespace": "large", "name": "web-1"}, endpoints
 	if response := w.create(t, slice, "dryRun=All"); response.err != nil || len(response.violations) > 0 {
-		t.Errorf("%d endpoints: %.2000v", most, response)
+		t.Errorf("%d endpoints: %.2000v", maxEndpoints, response)
 	}
-	endpoints[most-1].(map[string]any)["zone"] = "us east!!"
+	endpoints[maxEndpoints-1].(map[string]any)["zone"] = "us east!!"
 	if response := w.create(t, slice, "dryRun=All"); !response.reports("EPS001") {
-		t.Errorf("%d endpoints, one invalid: %.2000v", most, response)
+		t.Errorf("%d endpoints, one invalid: %.2000v", maxEndpoints, response)
 	}
 }
 
@@ -230,20 +230,20 @@ func (w *twin) testClusterDefaults(t *testing.T, cases []locatedCase) {
 	if len(byDefault) == 0 {
 		t.Error("no case has a cluster-wide default")
 	}
-	w.namespace(t, "without-default", nil)
+	w.createNamespace(t, "without-default", nil)
 	for setting, chosen := range byDefault {
-		w.giveDefault(t, setting)
+		w.setClusterDefault(t, setting)
 		for _, c := range chosen {
 			t.Run(c.Name, func(t *testing.T) { w.testCase(t, c) })
 		}
 	}
 }
 
-func (w *twin) giveDefault(t *testing.T, setting rulecases.Setting) {
+func (w *twin) setClusterDefault(t *testing.T, setting rulecases.Setting) {
 	t.Helper()
 	const example = `{"vicinity.dev/default-traffic-distribution": "PreferSameZone"}`
 	expression := fmt.Sprintf("{%q: %q}", defaultAnnotations[setting.Setting], setting.Value)
-	w.mustDo(t, "value: cluster", example, expression)
+	w.mustRunBlock(t, "value: cluster", example, expression)
 	want := map[rules.Setting]string{setting.Setting: setting.Value}
 	wait.Success(t, "Services get "+expression, func() error {
 		response := w.create(t, serviceOf("without-default", "web"), "dryRun=All")

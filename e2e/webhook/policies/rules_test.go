@@ -27,13 +27,13 @@ func (w *twin) testApply(t *testing.T) {
 	if n := strings.Count(first, " created\n"); n == 0 || n != strings.Count(first, "\n") {
 		t.Errorf("apply -f:\n%s", first)
 	}
-	again := w.mustDo(t, installCommand)
+	again := w.mustRunBlock(t, installCommand)
 	if strings.Count(again, " unchanged\n") != strings.Count(first, "\n") || strings.Count(again, "\n") != strings.Count(first, "\n") {
 		t.Errorf("apply -k:\n%s", again)
 	}
 	// Nothing but a denial shows that the policies are active.
 	wait.Success(t, "the README's example is denied", func() error {
-		if output, err := w.do(t, "kubectl create --dry-run=server"); err == nil || !strings.Contains(err.Error(), "[NS001]") {
+		if output, err := w.runBlock(t, "kubectl create --dry-run=server"); err == nil || !strings.Contains(err.Error(), "[NS001]") {
 			return fmt.Errorf("kubectl: %s: %w", output, err)
 		}
 		return nil
@@ -48,8 +48,8 @@ const probed = "probed"
 
 // waitForAll waits until each policy is active.
 func (w *twin) waitForAll() {
-	w.namespaceWith(w.t, probed, policy.DefaultTopologyModeAnnotation, "Auto")
-	for rule, object := range w.badExamples() {
+	w.createNamespaceWith(w.t, probed, policy.DefaultTopologyModeAnnotation, "Auto")
+	for rule, object := range w.invalidObjects() {
 		w.waitForRule(w.t, rule, object)
 	}
 	if !w.IsAtLeast(release.HasMutatingPolicies) {
@@ -75,7 +75,7 @@ func (w *twin) waitForRule(t *testing.T, rule rules.ID, object map[string]any) {
 	})
 }
 
-func (w *twin) namespaceWith(t *testing.T, name, annotation, value string) {
+func (w *twin) createNamespaceWith(t *testing.T, name, annotation, value string) {
 	t.Helper()
 	response := w.create(t, map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{
 		"name": name, "annotations": map[string]any{annotation: value},
@@ -83,8 +83,8 @@ func (w *twin) namespaceWith(t *testing.T, name, annotation, value string) {
 	must.Succeed(t, response.err)
 }
 
-// badExamples returns an invalid object for each policy.
-func (w *twin) badExamples() map[rules.ID]map[string]any {
+// invalidObjects returns an invalid object for each policy.
+func (w *twin) invalidObjects() map[rules.ID]map[string]any {
 	slice := func(endpoints ...any) map[string]any {
 		return map[string]any{
 			"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
@@ -123,8 +123,8 @@ func (w *twin) testTypes(t *testing.T) {
 		}
 		return nil
 	})
-	if len(list.Items) != len(w.badExamples()) {
-		t.Errorf("%d policies, want %d, the number of invalid examples", len(list.Items), len(w.badExamples()))
+	if len(list.Items) != len(w.invalidObjects()) {
+		t.Errorf("%d policies, want %d, the number of invalid examples", len(list.Items), len(w.invalidObjects()))
 	}
 	for _, one := range list.Items {
 		for _, warning := range one.Status.TypeChecking.ExpressionWarnings {
@@ -159,10 +159,10 @@ var checkCounts = regexp.MustCompile(`^apiserver_(validating|mutating)_admission
 
 // testRuleOff disables a rule as described in the README, and enables it again.
 func (w *twin) testRuleOff(t *testing.T) {
-	w.mustDo(t, "name: SVC027")
-	w.waitForAcceptance(t, "SVC027", w.badExamples()["SVC027"])
-	w.mustDo(t, installCommand)
-	w.waitForRule(t, "SVC027", w.badExamples()["SVC027"])
+	w.mustRunBlock(t, "name: SVC027")
+	w.waitForAcceptance(t, "SVC027", w.invalidObjects()["SVC027"])
+	w.mustRunBlock(t, installCommand)
+	w.waitForRule(t, "SVC027", w.invalidObjects()["SVC027"])
 }
 
 func (w *twin) waitForAcceptance(t *testing.T, rule rules.ID, object map[string]any) {
@@ -177,11 +177,11 @@ func (w *twin) waitForAcceptance(t *testing.T, rule rules.ID, object map[string]
 
 // testNamedProxy sets the proxy's name as described in the README, and removes it.
 func (w *twin) testNamedProxy(t *testing.T, cases []locatedCase) {
-	w.mustDo(t, "name: proxyName")
+	w.mustRunBlock(t, "name: proxyName")
 	if w.IsAtLeast(release.HasMutatingPolicies) {
-		w.mustDo(t, "name: is-ours")
+		w.mustRunBlock(t, "name: is-ours")
 	}
-	foreign := w.badExamples()["SVC027"]
+	foreign := w.invalidObjects()["SVC027"]
 	w.waitForRule(t, "SVC035", foreign)
 	wait.Success(t, "Services of the default proxy get no defaults", func() error {
 		if response := w.create(t, serviceOf(probed, "web"), "dryRun=All"); len(settingsOf(t, response.stored)) > 0 {
@@ -199,7 +199,7 @@ func (w *twin) testNamedProxy(t *testing.T, cases []locatedCase) {
 	if count == 0 {
 		t.Error("no case has a named proxy")
 	}
-	w.mustDo(t, installCommand)
+	w.mustRunBlock(t, installCommand)
 	w.waitForAcceptance(t, "SVC035", foreign)
 }
 
@@ -210,7 +210,7 @@ const label = "app.kubernetes.io/name=vicinity-webhook-cel"
 func (w *twin) testStrict(t *testing.T, cases []locatedCase) {
 	w.Kubectl(t, "apply", "-k", strict)
 	wait.Success(t, "an unknown mode is denied", func() error {
-		if response := w.create(t, w.badExamples()["SVC022"], "dryRun=All"); response.err == nil {
+		if response := w.create(t, w.invalidObjects()["SVC022"], "dryRun=All"); response.err == nil {
 			return fmt.Errorf("response: %v", response)
 		}
 		return nil
@@ -249,8 +249,8 @@ func denies(c locatedCase) bool {
 
 // testRemoval removes all policies as described in the README.
 func (w *twin) testRemoval(t *testing.T) {
-	w.mustDo(t, "kubectl delete validatingadmissionpolicies")
-	for rule, object := range w.badExamples() {
+	w.mustRunBlock(t, "kubectl delete validatingadmissionpolicies")
+	for rule, object := range w.invalidObjects() {
 		w.waitForAcceptance(t, rule, object)
 	}
 	wait.Success(t, "no Service gets a default", func() error {

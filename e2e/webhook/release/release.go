@@ -116,6 +116,6 @@ func expectNoDistribution(c *rulecases.Case) {
 	spec, _ := c.Object["spec"].(map[string]any)
 	metadata, _ := c.Object["metadata"].(map[string]any)
 	annotations, _ := metadata["annotations"].(map[string]any)
-	isAlone := spec["trafficDistribution"] != nil && len(annotations) == 0
-	c.Want = slices.DeleteFunc(c.Want, func(want rulecases.Want) bool { return isAlone || want.Path == "spec.trafficDistribution" })
+	isOnlySetting := spec["trafficDistribution"] != nil && len(annotations) == 0
+	c.Want = slices.DeleteFunc(c.Want, func(want rulecases.Want) bool { return isOnlySetting || want.Path == "spec.trafficDistribution" })
 }

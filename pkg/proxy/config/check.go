@@ -47,7 +47,7 @@ func (c *checker) positive(field string, value time.Duration) time.Duration {
 	return value
 }
 
-func (c *checker) address(field, value string) {
+func (c *checker) checkAddress(field, value string) {
 	if _, err := netip.ParseAddr(value); err != nil {
 		c.addError(field, "%q is not an IP address", value)
 	}
@@ -61,7 +61,7 @@ func (c *checker) listenAddress(field, value string) string {
 		return value
 	}
 	if host != "" {
-		c.address(field, host)
+		c.checkAddress(field, host)
 	}
 	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
 		c.addError(field, "%q is not a port number, 0 to 65535", port)
@@ -70,7 +70,7 @@ func (c *checker) listenAddress(field, value string) string {
 }
 
 // checkDistinctAddresses rejects the same address for two servers early, where the message can name both.
-func (c *checker) distinctAddresses(from *Configuration) {
+func (c *checker) checkDistinctAddresses(from *Configuration) {
 	address := from.MetricsBindAddress
 	if address == from.HealthzBindAddress && !strings.HasSuffix(address, ":0") {
 		c.addError("metricsBindAddress", "%s is also healthzBindAddress: each server needs its own", address)

@@ -55,7 +55,7 @@ func (c *Comparison) Starts() bool { return starts(c.Results) }
 
 // starts reports whether no result is Rejected.
 func starts(results []SettingResult) bool {
-	return !slices.ContainsFunc(results, func(v SettingResult) bool { return v.Outcome == Rejected })
+	return !slices.ContainsFunc(results, func(result SettingResult) bool { return result.Outcome == Rejected })
 }
 
 // Compare returns what happens to each setting of a file, or an error if the file cannot be read. Settings without
@@ -84,8 +84,8 @@ func compare(text []byte) *Comparison {
 		compared.NodePorts = kubeProxyNodePorts(&parsed)
 	}
 	for i := range compared.Results {
-		if v := &compared.Results[i]; v.Value != "" {
-			v.Line = document.LineOf(v.Subject)
+		if result := &compared.Results[i]; result.Value != "" {
+			result.Line = document.LineOf(result.Subject)
 		}
 	}
 	for i := range found.skipped {
@@ -128,7 +128,7 @@ func settingResults(original *Configuration) []SettingResult {
 	for _, fieldError := range fieldErrors {
 		results = append(results, SettingResult{Subject: fieldError.Field, Value: Get(effective, fieldError.Field), Outcome: Rejected, Effect: fieldError.Reason})
 	}
-	for _, path := range paths(false) {
+	for _, path := range fieldPaths(false) {
 		isInvalid := slices.ContainsFunc(fieldErrors, func(fieldError FieldError) bool { return fieldError.Field == path })
 		if path == "apiVersion" || path == "kind" || path == "featureGates" || isInvalid {
 			continue
@@ -154,8 +154,8 @@ func settingResult(original *Configuration, path, reason string) SettingResult {
 	if isZero := slices.Contains([]string{"0", "0s", "false"}, result.Value); isZero && !isPointer(path) {
 		result.Value = ""
 	}
-	if differs := differences[path]; differs != nil {
-		if result.Effect, result.Do = differs(original); result.Effect != "" {
+	if describe := differences[path]; describe != nil {
+		if result.Effect, result.Do = describe(original); result.Effect != "" {
 			result.Outcome = Differs
 			return result
 		}

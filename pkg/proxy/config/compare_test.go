@@ -60,15 +60,15 @@ func TestCompare(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, v := range compare([]byte(header + test.text)).Results {
-				switch isSame := v.Outcome == Same; {
+			for _, result := range compare([]byte(header + test.text)).Results {
+				switch isSame := result.Outcome == Same; {
 				case !isSame:
-					got = append(got, fmt.Sprintf("%d %s %s %s", v.Line, v.Subject, v.Value, v.Outcome))
-				case v.Value == "" || v.Line == 0 || v.Effect != "":
-					t.Errorf("got %+v; a setting with the same effect must have a value and a line, and no effect", v)
+					got = append(got, fmt.Sprintf("%d %s %s %s", result.Line, result.Subject, result.Value, result.Outcome))
+				case result.Value == "" || result.Line == 0 || result.Effect != "":
+					t.Errorf("got %+v; a setting with the same effect must have a value and a line, and no effect", result)
 				}
-				if (v.Effect == "") != (v.Outcome == Same) {
-					t.Errorf("%+v: only a setting with another effect must have a reason", v)
+				if (result.Effect == "") != (result.Outcome == Same) {
+					t.Errorf("%+v: only a setting with another effect must have a reason", result)
 				}
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
@@ -107,8 +107,8 @@ func TestTheComparisonMatchesAStart(t *testing.T) {
 			}
 			for _, note := range notes {
 				field, reason, _ := strings.Cut(note, ": ")
-				isNoted := func(v SettingResult) bool {
-					return v.Subject == field && (v.Outcome == Ignored && v.Effect == reason || v.Outcome == Differs || v.Outcome == Rejected)
+				isNoted := func(result SettingResult) bool {
+					return result.Subject == field && (result.Outcome == Ignored && result.Effect == reason || result.Outcome == Differs || result.Outcome == Rejected)
 				}
 				if !slices.ContainsFunc(compared.Results, isNoted) {
 					t.Errorf("the comparison lacks the note %q of a start", note)
@@ -124,7 +124,7 @@ func TestEveryDifferenceIsOfASettingThatKubeProxyHasAndIsInThePage(t *testing.T)
 		t.Fatal(err)
 	}
 	for path := range differences {
-		if !slices.Contains(paths(false), path) {
+		if !slices.Contains(fieldPaths(false), path) {
 			t.Errorf("kube-proxy has no %s", path)
 		}
 		if !strings.Contains(string(page), lastOf(path)) {

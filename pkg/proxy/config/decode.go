@@ -9,7 +9,7 @@ import (
 )
 
 // kubeProxyType is the type of kube-proxy's document.
-var configTypes = manifest.Type{APIVersion: APIVersion, Kind: kind}
+var kubeProxyType = manifest.Type{APIVersion: APIVersion, Kind: kind}
 
 // otherGroups maps the API groups whose documents kubeadm keeps in one file with kube-proxy's to the program that reads
 // them.
@@ -17,7 +17,7 @@ var otherGroups = map[string]string{"kubeadm.k8s.io": "kubeadm", "kubelet.config
 
 // documents are the documents of a file.
 type documents struct {
-	kubeProxy, own *manifest.Part // nil if the file has none
+	kubeProxy, vicinity *manifest.Part // nil if the file has none
 	// skipped are the documents for other programs.
 	skipped []manifest.Part
 }
@@ -26,22 +26,22 @@ type documents struct {
 // and the kubelet, and rejects any other document.
 func readDocuments(text []byte) (documents, error) {
 	var found documents
-	for part := range manifest.Parts(manifest.YAML, text, configTypes, ownType) {
+	for part := range manifest.Parts(manifest.YAML, text, kubeProxyType, vicinityType) {
 		target := &found.kubeProxy
 		switch fault := part.Fault; {
 		case fault != nil && part.JSON == nil && fault.Line == 0: // no text
 			return documents{}, errors.New(fault.Reason)
 		case fault != nil && fault.Line > 0:
 			return documents{}, fmt.Errorf("line %d: %s", fault.Line, fault.Reason)
-		case readerOf(&part) != "":
+		case programOf(&part) != "":
 			found.skipped = append(found.skipped, part)
 			continue
 		case part.Type.Kind == "ConfigMap":
 			return documents{}, errors.New("the file is a ConfigMap; use the text under its key config.conf, " +
 				"as in a pod that mounts it")
-		case part.Type == ownType:
-			target = &found.own
-		case part.Type != configTypes:
+		case part.Type == vicinityType:
+			target = &found.vicinity
+		case part.Type != kubeProxyType:
 			return documents{}, fmt.Errorf("line %d: apiVersion %q and kind %q are not %s and %s",
 				part.LineOf("kind"), part.Type.APIVersion, part.Type.Kind, APIVersion, kind)
 		}
@@ -60,7 +60,7 @@ func readDocuments(text []byte) (documents, error) {
 // missingError returns the error for a file without a document to read; nil if it has one.
 func (d *documents) missingError() error {
 	switch {
-	case d.kubeProxy != nil || d.own != nil:
+	case d.kubeProxy != nil || d.vicinity != nil:
 		return nil
 	case len(d.skipped) > 0:
 		return fmt.Errorf("the file has no document of kind %s, but %s", kind, d.skipped[0].Type.Kind)
@@ -69,24 +69,24 @@ func (d *documents) missingError() error {
 }
 
 // programOf returns the other program that reads a document; empty if there is none.
-func readerOf(document *manifest.Part) string {
+func programOf(document *manifest.Part) string {
 	group, _, _ := strings.Cut(document.Type.APIVersion, "/")
 	return otherGroups[group]
 }
 
 // skippedText returns the note about a skipped document.
 func skippedText(document *manifest.Part) string {
-	return "a document of " + readerOf(document) + "; it is not read"
+	return "a document of " + programOf(document) + "; it is not read"
 }
 
 // decode reads a document. It returns a note for each field that is unknown to kube-proxy or set twice, if nothing here
 // depends on it. Any other field that is unknown, set twice or of the wrong type is an error.
-func decode(document *manifest.Part, into *Configuration, own VicinityConfig) (notes []string, err error) {
+func decode(document *manifest.Part, into *Configuration, vicinity VicinityConfig) (notes []string, err error) {
 	var errs []error
 	for _, fault := range document.Decode(into) {
 		path, text := fault.Field, fault.Reason
-		if _, isOwn := own.Fields[path]; isOwn && text == manifest.UnknownField {
-			errs = append(errs, fmt.Errorf("%s: %s; it belongs in the document of kind %s", path, text, OwnKind))
+		if _, isOwn := vicinity.Fields[path]; isOwn && text == manifest.UnknownField {
+			errs = append(errs, fmt.Errorf("%s: %s; it belongs in the document of kind %s", path, text, VicinityKind))
 			continue
 		}
 		if reason := unusedValue(fault); reason != "" {

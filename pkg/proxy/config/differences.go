@@ -111,8 +111,8 @@ func kubeProxyNodePorts(c *Configuration) model.NodePortAddresses {
 // Node is unknown.
 func CompareNodePorts(before, after model.NodePortAddresses, family model.Family, node *model.Node, present []netip.Addr) SettingResult {
 	addrsBefore, addrsAfter := servedOn(before, family, node, present), servedOn(after, family, node, present)
-	result := SettingResult{Subject: fmt.Sprintf("node ports, %s", family), Value: listed(addrsBefore), Outcome: Same,
-		Effect: "served on " + listed(addrsAfter)}
+	result := SettingResult{Subject: fmt.Sprintf("node ports, %s", family), Value: addrsText(addrsBefore), Outcome: Same,
+		Effect: "served on " + addrsText(addrsAfter)}
 	removed := slices.DeleteFunc(slices.Clone(addrsBefore), func(addr netip.Addr) bool { return slices.Contains(addrsAfter, addr) })
 	switch {
 	case after.Primary && node == nil:
@@ -120,7 +120,7 @@ func CompareNodePorts(before, after model.NodePortAddresses, family model.Family
 		result.Do = "give --kubeconfig FILE, or --manifests PATH with the Node"
 	case len(removed) > 0:
 		result.Outcome = Differs
-		result.Do = "let clients of " + listed(removed) + " dial another address, or add it to nodePortAddresses"
+		result.Do = "let clients of " + addrsText(removed) + " dial another address, or add it to nodePortAddresses"
 	}
 	return result
 }
@@ -137,7 +137,7 @@ func servedOn(nodePorts model.NodePortAddresses, family model.Family, node *mode
 // maxListed is the maximum number of addresses in a sentence.
 const maxListed = 8
 
-func listed(addrs []netip.Addr) string {
+func addrsText(addrs []netip.Addr) string {
 	texts := make([]string, 0, len(addrs))
 	for _, addr := range addrs[:min(len(addrs), maxListed)] {
 		texts = append(texts, addr.String())

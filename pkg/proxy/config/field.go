@@ -155,7 +155,7 @@ func fieldsOf(t reflect.Type, parent string, index []int) (all []fieldInfo) {
 
 // field returns a field by its path in the file.
 func field(c *Configuration, path string) reflect.Value {
-	i := slices.IndexFunc(allFields, func(m fieldInfo) bool { return m.path == path })
+	i := slices.IndexFunc(allFields, func(info fieldInfo) bool { return info.path == path })
 	if i < 0 {
 		panic(fmt.Sprintf("kube-proxy's configuration has no field %s", path))
 	}
@@ -163,9 +163,9 @@ func field(c *Configuration, path string) reflect.Value {
 }
 
 // fieldPaths returns the path of every field that holds a value; if withSections is set, also those of the sections.
-func paths(sections bool) (all []string) {
+func fieldPaths(withSections bool) (all []string) {
 	for _, info := range allFields {
-		if sections || !info.isSection {
+		if withSections || !info.isSection {
 			all = append(all, info.path)
 		}
 	}

@@ -43,12 +43,12 @@ func setNonDefault(t *testing.T, c *Configuration, path string) {
 // TestEveryFieldHasAnEffectOrAReason checks all fields that kube-proxy's file can have. It fails if a new version adds
 // a field.
 func TestEveryFieldHasAnEffectOrAReason(t *testing.T) {
-	for _, path := range paths(false) {
+	for _, path := range fieldPaths(false) {
 		if path == "apiVersion" || path == "kind" {
 			continue // they identify the file
 		}
 		t.Run(path, func(t *testing.T) {
-			isListedAsIgnored := slices.ContainsFunc(ignoredSettings, func(m IgnoredSetting) bool { return m.Field == path })
+			isListedAsIgnored := slices.ContainsFunc(ignoredSettings, func(setting IgnoredSetting) bool { return setting.Field == path })
 			if !IsSettable(path) {
 				if !isListedAsIgnored {
 					t.Error("it is neither read nor ignored")
@@ -81,7 +81,7 @@ func TestEveryFieldHasAnEffectOrAReason(t *testing.T) {
 
 func TestIgnoredSettingsAreNamedOnce(t *testing.T) {
 	fields, flags := map[string]bool{}, map[string]bool{}
-	known := paths(false)
+	known := fieldPaths(false)
 	for _, setting := range IgnoredSettings() {
 		switch {
 		case setting.Reason == "":

@@ -34,12 +34,12 @@ type File struct {
 
 // Read reads a file strictly, and checks all settings that have a meaning here. An error names the file and every
 // invalid field. vicinity describes the settings that our own document may have.
-func Read(path string, own VicinityConfig) (*File, error) {
+func Read(path string, vicinity VicinityConfig) (*File, error) {
 	content, err := filewatch.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("read configuration: %w", err)
 	}
-	file := &File{Path: path, content: bytes.Clone(content), vicinityConfig: own}
+	file := &File{Path: path, content: bytes.Clone(content), vicinityConfig: vicinity}
 	if err := file.parse(content); err != nil {
 		return nil, fmt.Errorf("read configuration %s: %w", path, err)
 	}
@@ -68,18 +68,18 @@ func (f *File) parse(text []byte) error {
 	for i := range found.skipped {
 		f.IgnoredSettings = append(f.IgnoredSettings, found.skipped[i].Type.Kind+": "+skippedText(&found.skipped[i]))
 	}
-	if found.own != nil {
-		if f.VicinityFields, errs[1] = f.vicinityConfig.decode(found.own); errs[1] != nil {
-			errs[1] = fmt.Errorf("document of kind %s: %w", OwnKind, errs[1])
+	if found.vicinity != nil {
+		if f.VicinityFields, errs[1] = f.vicinityConfig.decode(found.vicinity); errs[1] != nil {
+			errs[1] = fmt.Errorf("document of kind %s: %w", VicinityKind, errs[1])
 		}
 	}
 	return errors.Join(errs[:]...)
 }
 
 // parseKubeProxy reads kube-proxy's document, and returns its content and the notes about it.
-func parseKubeProxy(document *manifest.Part, own VicinityConfig) (*Configuration, []string, error) {
+func parseKubeProxy(document *manifest.Part, vicinity VicinityConfig) (*Configuration, []string, error) {
 	var c Configuration
-	notes, err := decode(document, &c, own)
+	notes, err := decode(document, &c, vicinity)
 	if err != nil {
 		return nil, nil, err
 	}

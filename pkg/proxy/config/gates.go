@@ -37,9 +37,9 @@ const (
 )
 
 const (
-	hints      = "hints are followed where all endpoints have them"
-	apiReading = "reading from the API server is not configurable"
-	logGate    = "the log has its own format"
+	hintsReason      = "hints are followed where all endpoints have them"
+	apiReadingReason = "reading from the API server is not configurable"
+	logFormatReason  = "the log has its own format"
 )
 
 // gates are all gates that change kube-proxy. A gate that forbids something can be set, unless this program never does
@@ -51,17 +51,17 @@ var gates = []Gate{
 	{Name: allAlpha, IsConfigurable: true, Reason: "true serves node ports on loopback, unless that gate itself is false"},
 	{Name: allBeta, IsConfigurable: true, Reason: "false disables `/flagz` and `/statusz`, unless their own gates are true"},
 	{Name: allowServiceExternalIPs, IsOn: true, IsConfigurable: true, Reason: "false serves no external IPs"},
-	{Name: "AtomicFIFO", IsOn: true, Reason: apiReading},
-	{Name: "ClientsAllowCARotation", IsOn: true, Reason: apiReading},
-	{Name: "ClientsAllowCBOR", Reason: apiReading},
-	{Name: "ClientsAllowTLSCacheGC", IsOn: true, Reason: apiReading},
-	{Name: "ClientsPreferCBOR", Reason: apiReading},
+	{Name: "AtomicFIFO", IsOn: true, Reason: apiReadingReason},
+	{Name: "ClientsAllowCARotation", IsOn: true, Reason: apiReadingReason},
+	{Name: "ClientsAllowCBOR", Reason: apiReadingReason},
+	{Name: "ClientsAllowTLSCacheGC", IsOn: true, Reason: apiReadingReason},
+	{Name: "ClientsPreferCBOR", Reason: apiReadingReason},
 	{Name: componentFlagz, IsOn: true, IsConfigurable: true, IsBeta: true, Reason: "false disables the page `/flagz`"},
 	{Name: componentStatusz, IsOn: true, IsConfigurable: true, IsBeta: true, Reason: "false disables the page `/statusz`"},
-	{Name: "ContextualLogging", IsOn: true, Reason: logGate},
-	{Name: "InOrderInformers", IsOn: true, Reason: apiReading},
-	{Name: "InOrderInformersBatchProcess", IsOn: true, Reason: apiReading},
-	{Name: "InformerResourceVersion", IsOn: true, Reason: apiReading},
+	{Name: "ContextualLogging", IsOn: true, Reason: logFormatReason},
+	{Name: "InOrderInformers", IsOn: true, Reason: apiReadingReason},
+	{Name: "InOrderInformersBatchProcess", IsOn: true, Reason: apiReadingReason},
+	{Name: "InformerResourceVersion", IsOn: true, Reason: apiReadingReason},
 	{Name: "KubeProxyDrainingTerminatingNodes", IsOn: true, Reason: "the health check of a node that is being deleted always fails"},
 	{Name: "KubeProxyIPVS", Reason: noIPVS},
 	{
@@ -70,17 +70,17 @@ var gates = []Gate{
 			"and rejects and counts other packets to node ports on loopback",
 	},
 	{Name: "LoadBalancerIPMode", IsOn: true, Reason: "ipMode is always followed"},
-	{Name: "LoggingAlphaOptions", Reason: logGate},
-	{Name: "LoggingBetaOptions", IsOn: true, Reason: logGate},
+	{Name: "LoggingAlphaOptions", Reason: logFormatReason},
+	{Name: "LoggingBetaOptions", IsOn: true, Reason: logFormatReason},
 	{Name: "MultiCIDRServiceAllocator", IsOn: true, Reason: "ServiceCIDRs are used if there are any"},
 	{Name: "NFTablesNetlink", IsOn: true, Reason: "the kernel is accessed only by netlink"},
 	{Name: "NFTablesProxyMode", IsOn: true, Reason: "nftables is always programmed"},
 	{Name: "NativeHistograms", Reason: "histograms have fixed buckets"},
-	{Name: "PreferSameTrafficDistribution", IsOn: true, Reason: hints},
-	{Name: "ServiceTrafficDistribution", IsOn: true, Reason: hints},
-	{Name: "TopologyAwareHints", IsOn: true, Reason: hints},
-	{Name: "UnlockWhileProcessingFIFO", IsOn: true, Reason: apiReading},
-	{Name: "WatchListClient", IsOn: true, Reason: apiReading},
+	{Name: "PreferSameTrafficDistribution", IsOn: true, Reason: hintsReason},
+	{Name: "ServiceTrafficDistribution", IsOn: true, Reason: hintsReason},
+	{Name: "TopologyAwareHints", IsOn: true, Reason: hintsReason},
+	{Name: "UnlockWhileProcessingFIFO", IsOn: true, Reason: apiReadingReason},
+	{Name: "WatchListClient", IsOn: true, Reason: apiReadingReason},
 	{Name: "WinDSR", Reason: noWindows},
 	{Name: "WinOverlay", Reason: noWindows},
 }

@@ -34,7 +34,7 @@ cgroupDriver: systemd
 // Only kube-proxy's document is read, and the others are reported.
 func TestKubeProxysDocumentOfKubeadmsFileIsRead(t *testing.T) {
 	file := File{vicinityConfig: VicinityConfig{Fields: map[string]bool{"dnsTTL": false}}}
-	text := kubeadmFile(header + "mode: nftables\nclusterCIDR: 10.244.0.0/16\n---\n" + ownHeader + "dnsTTL: 7s\n")
+	text := kubeadmFile(header + "mode: nftables\nclusterCIDR: 10.244.0.0/16\n---\n" + vicinityHeader + "dnsTTL: 7s\n")
 	if err := file.parse([]byte(text)); err != nil || file.Configuration.ClusterCIDR != "10.244.0.0/16" ||
 		file.VicinityFields["dnsTTL"] != "7s" {
 		t.Fatalf("%v, clusterCIDR %q, own %v", err, file.Configuration.ClusterCIDR, file.VicinityFields)
@@ -48,9 +48,9 @@ func TestKubeProxysDocumentOfKubeadmsFileIsRead(t *testing.T) {
 	}
 	compared := compare([]byte(text))
 	var got []string
-	for _, v := range compared.Results {
-		if strings.HasSuffix(v.Subject, "Configuration") || v.Subject == "clusterCIDR" {
-			got = append(got, fmt.Sprintf("%d %s %s: %s", v.Line, v.Subject, v.Outcome, v.Effect))
+	for _, result := range compared.Results {
+		if strings.HasSuffix(result.Subject, "Configuration") || result.Subject == "clusterCIDR" {
+			got = append(got, fmt.Sprintf("%d %s %s: %s", result.Line, result.Subject, result.Outcome, result.Effect))
 		}
 	}
 	want = []string{

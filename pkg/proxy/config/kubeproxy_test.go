@@ -15,41 +15,41 @@ import (
 
 // The classes of kube-proxy's settings.
 const (
-	obeyed  = "applied"
+	applied = "applied"
 	ignored = "logged as without meaning"
 )
 
 // expectation is the class of a setting, and what it can forbid or limit in kube-proxy. A setting that forbids something
 // is applied, or neverBecause is the reason why this proxy never does what it forbids.
-type result struct{ class, forbids, held string }
+type expectation struct{ class, forbids, neverBecause string }
 
 // expectations has every field of kube-proxy's file, and every flag without a field, except flags such as --cleanup,
 // with which it does not run as a proxy. The fields are those of kube-proxy 1.37; 1.30 to 1.36 have no others. A new one
 // needs a line here.
-var results = map[string]result{
-	"bindAddress":                         {obeyed, "other addresses of the node as primary", ""},
-	"bindAddressHardFail":                 {obeyed, "to run without its servers", ""},
-	"clientConnection.acceptContentTypes": {obeyed, "", ""},
-	"clientConnection.burst":              {obeyed, "more requests at once", ""},
-	"clientConnection.contentType":        {obeyed, "", ""},
-	"clientConnection.kubeconfig":         {obeyed, "other API servers and credentials", ""},
-	"clientConnection.qps":                {obeyed, "more requests", ""},
-	"clusterCIDR":                         {obeyed, "to take other clients for pods", ""},
+var expectations = map[string]expectation{
+	"bindAddress":                         {applied, "other addresses of the node as primary", ""},
+	"bindAddressHardFail":                 {applied, "to run without its servers", ""},
+	"clientConnection.acceptContentTypes": {applied, "", ""},
+	"clientConnection.burst":              {applied, "more requests at once", ""},
+	"clientConnection.contentType":        {applied, "", ""},
+	"clientConnection.kubeconfig":         {applied, "other API servers and credentials", ""},
+	"clientConnection.qps":                {applied, "more requests", ""},
+	"clusterCIDR":                         {applied, "to take other clients for pods", ""},
 	"configSyncPeriod":                    {ignored, "", ""},
-	"conntrack.maxPerCore":                {obeyed, "more tracked connections; for a larger value see the README", ""},
-	"conntrack.min":                       {obeyed, "", ""},
-	"conntrack.tcpBeLiberal":              {obeyed, "", ""},
-	"conntrack.tcpCloseWaitTimeout":       {obeyed, "idle connections", ""},
-	"conntrack.tcpEstablishedTimeout":     {obeyed, "idle connections", ""},
-	"conntrack.udpStreamTimeout":          {obeyed, "idle flows", ""},
-	"conntrack.udpTimeout":                {obeyed, "idle flows", ""},
-	"detectLocal.bridgeInterface":         {obeyed, "to take other clients for pods", ""},
-	"detectLocal.interfaceNamePrefix":     {obeyed, "to take other clients for pods", ""},
-	"detectLocalMode":                     {obeyed, "to take other clients for pods", ""},
-	"enableProfiling":                     {obeyed, "profiles", ""},
-	"featureGates":                        {obeyed, "what each gate forbids: see gateResults", ""},
-	"healthzBindAddress":                  {obeyed, "other addresses", ""},
-	"hostnameOverride":                    {obeyed, "another node's view", ""},
+	"conntrack.maxPerCore":                {applied, "more tracked connections; for a larger value see the README", ""},
+	"conntrack.min":                       {applied, "", ""},
+	"conntrack.tcpBeLiberal":              {applied, "", ""},
+	"conntrack.tcpCloseWaitTimeout":       {applied, "idle connections", ""},
+	"conntrack.tcpEstablishedTimeout":     {applied, "idle connections", ""},
+	"conntrack.udpStreamTimeout":          {applied, "idle flows", ""},
+	"conntrack.udpTimeout":                {applied, "idle flows", ""},
+	"detectLocal.bridgeInterface":         {applied, "to take other clients for pods", ""},
+	"detectLocal.interfaceNamePrefix":     {applied, "to take other clients for pods", ""},
+	"detectLocalMode":                     {applied, "to take other clients for pods", ""},
+	"enableProfiling":                     {applied, "profiles", ""},
+	"featureGates":                        {applied, "what each gate forbids: see gateResults", ""},
+	"healthzBindAddress":                  {applied, "other addresses", ""},
+	"hostnameOverride":                    {applied, "another node's view", ""},
 	"iptables.localhostNodePorts":         {ignored, "node ports on loopback", noLocalhost},
 	"iptables.masqueradeAll":              {ignored, "", ""},
 	"iptables.masqueradeBit":              {ignored, "other bits of the mark", noMark},
@@ -64,21 +64,21 @@ var results = map[string]result{
 	"ipvs.tcpTimeout":                     {ignored, "idle connections of IPVS", noIPVS},
 	"ipvs.udpTimeout":                     {ignored, "idle flows of IPVS", noIPVS},
 	"logging.flushFrequency":              {ignored, "", ""},
-	"logging.format":                      {obeyed, "", ""},
+	"logging.format":                      {applied, "", ""},
 	"logging.options.json.infoBufferSize": {ignored, "", ""},
 	"logging.options.json.splitStream":    {ignored, "", ""},
 	"logging.options.text.infoBufferSize": {ignored, "", ""},
 	"logging.options.text.splitStream":    {ignored, "", ""},
-	"logging.verbosity":                   {obeyed, "", ""},
+	"logging.verbosity":                   {applied, "", ""},
 	"logging.vmodule":                     {ignored, "", ""},
-	"metricsBindAddress":                  {obeyed, "other addresses", ""},
+	"metricsBindAddress":                  {applied, "other addresses", ""},
 	"mode":                                {ignored, "", ""},
-	"nftables.masqueradeAll":              {obeyed, "", ""},
+	"nftables.masqueradeAll":              {applied, "", ""},
 	"nftables.masqueradeBit":              {ignored, "other bits of the mark", noMark},
 	"nftables.minSyncPeriod":              {ignored, "more syncs", noPause},
-	"nftables.syncPeriod":                 {obeyed, "", ""},
-	"nodePortAddresses":                   {obeyed, "node ports on other addresses", ""},
-	"oomScoreAdj":                         {obeyed, "", ""},
+	"nftables.syncPeriod":                 {applied, "", ""},
+	"nodePortAddresses":                   {applied, "node ports on other addresses", ""},
+	"oomScoreAdj":                         {applied, "", ""},
 	"portRange":                           {ignored, "other ports of the host", "no port is opened for a Service"},
 	"showHiddenMetricsForVersion":         {ignored, "", ""},
 	"windowsRunAsService":                 {ignored, "", ""},
@@ -96,7 +96,7 @@ var results = map[string]result{
 // TestNothingThatForbidsIsIgnored checks all of kube-proxy's settings. TestEveryFieldHasAnEffectOrAReason checks
 // whether a field is read or logged.
 func TestNothingThatForbidsIsIgnored(t *testing.T) {
-	settings := slices.DeleteFunc(paths(false), func(path string) bool { return path == "apiVersion" || path == "kind" })
+	settings := slices.DeleteFunc(fieldPaths(false), func(path string) bool { return path == "apiVersion" || path == "kind" })
 	classes, reasons, rejected := map[string]string{}, map[string]string{}, map[string]bool{}
 	for _, setting := range ignoredSettings {
 		name := setting.Field
@@ -107,22 +107,22 @@ func TestNothingThatForbidsIsIgnored(t *testing.T) {
 		classes[name], reasons[name], rejected[name] = ignored, setting.Reason, setting.Rejected != "" && setting.RejectionReason != ""
 	}
 	for _, name := range settings {
-		is, class := results[name], obeyed
+		want, class := expectations[name], applied
 		if classes[name] != "" {
 			class = ignored
 		}
 		switch {
-		case is.class != class:
-			t.Errorf("%s is %s, and %q in the table", name, class, is.class)
-		case class == ignored && is.forbids != "" && !rejected[name] && is.held != reasons[name]:
-			t.Errorf("%s forbids %s, and is ignored because %q; in the table: %q", name, is.forbids, reasons[name], is.held)
-		case rejected[name] != (is.held == "0 is refused"):
-			t.Errorf("%s: a value is rejected: %v; in the table: %q", name, rejected[name], is.held)
-		case class == obeyed && is.held != "":
+		case want.class != class:
+			t.Errorf("%s is %s, and %q in the table", name, class, want.class)
+		case class == ignored && want.forbids != "" && !rejected[name] && want.neverBecause != reasons[name]:
+			t.Errorf("%s forbids %s, and is ignored because %q; in the table: %q", name, want.forbids, reasons[name], want.neverBecause)
+		case rejected[name] != (want.neverBecause == "0 is refused"):
+			t.Errorf("%s: a value is rejected: %v; in the table: %q", name, rejected[name], want.neverBecause)
+		case class == applied && want.neverBecause != "":
 			t.Errorf("%s is applied, but the table has a reason why it is not", name)
 		}
 	}
-	for name := range results {
+	for name := range expectations {
 		if !slices.Contains(settings, name) {
 			t.Errorf("kube-proxy has no %s", name)
 		}
@@ -131,7 +131,7 @@ func TestNothingThatForbidsIsIgnored(t *testing.T) {
 
 // gateResult has the minor versions of kube-proxy whose code reads a gate, which value of it forbids something ("true",
 // "false", or none), and what it forbids.
-type gateResult struct{ setting, forbids, what string }
+type gateResult struct{ versions, forbids, forbidden string }
 
 // gateResults are about the gates that are read in cmd/kube-proxy and pkg/proxy of kubernetes 1.30.14, 1.31.14,
 // 1.32.13, 1.33.13, 1.34.4, 1.35.4, 1.36.3 and 1.37.2 (grep -rhoE 'features\.[A-Z]\w+'), and in those parts of
@@ -181,13 +181,13 @@ func TestNoGateThatForbidsIsIgnored(t *testing.T) {
 	}
 	for _, gate := range Gates() {
 		t.Run(gate.Name, func(t *testing.T) {
-			is, exists := gateResults[gate.Name]
+			want, exists := gateResults[gate.Name]
 			if !exists || gate.Reason == "" {
 				t.Errorf("no kube-proxy reads it, or it has no reason: %+v", gate)
 			}
-			since, until := is.setting[:len("1.30")], is.setting[len("1.30-"):]
-			if has := gateVersions()[gate.Name]; has[0] > since || has[1] < until {
-				t.Errorf("it is read in %s, and accepted from %s to %s", is.setting, has[0], has[1])
+			since, until := want.versions[:len("1.30")], want.versions[len("1.30-"):]
+			if accepted := gateVersions()[gate.Name]; accepted[0] > since || accepted[1] < until {
+				t.Errorf("it is read in %s, and accepted from %s to %s", want.versions, accepted[0], accepted[1])
 			}
 			on, errorsOn := resolveWith(gate.Name, true)
 			off, errorsOff := resolveWith(gate.Name, false)
@@ -197,17 +197,17 @@ func TestNoGateThatForbidsIsIgnored(t *testing.T) {
 			if changes := !cmp.Equal(on, off, equateValues); changes != gate.IsConfigurable {
 				t.Errorf("it changes the settings: %v; IsConfigurable: %v", changes, gate.IsConfigurable)
 			}
-			if never := map[string]bool{"true": true, "false": false}; !gate.IsConfigurable && is.forbids != "" && never[is.forbids] != gate.IsOn {
-				t.Errorf("%s forbids %s, and here it is always %v", is.forbids, is.what, gate.IsOn)
+			if never := map[string]bool{"true": true, "false": false}; !gate.IsConfigurable && want.forbids != "" && never[want.forbids] != gate.IsOn {
+				t.Errorf("%s forbids %s, and here it is always %v", want.forbids, want.forbidden, gate.IsOn)
 			}
 		})
 	}
 }
 
 func TestTheListOfAllGatesIsThatOfKubernetes(t *testing.T) {
-	for name, has := range gateVersions() {
-		if name == "" || has[0] < "1.30" || has[1] > "1.37" || has[0] > has[1] {
-			t.Errorf("%s from %s to %s", name, has[0], has[1])
+	for name, versions := range gateVersions() {
+		if name == "" || versions[0] < "1.30" || versions[1] > "1.37" || versions[0] > versions[1] {
+			t.Errorf("%s from %s to %s", name, versions[0], versions[1])
 		}
 	}
 	// From the --help and the sources of kubernetes.
@@ -249,7 +249,7 @@ func TestTheGatesOfLibrariesHaveALine(t *testing.T) {
 		t.Errorf("only %q", names)
 	}
 	for _, name := range names {
-		if _, isThere := gateOf(name); !isThere || gateVersions()[name][1] == "" {
+		if _, exists := gateOf(name); !exists || gateVersions()[name][1] == "" {
 			t.Errorf("%s has no line, or Kubernetes does not have it", name)
 		}
 	}
@@ -287,8 +287,8 @@ func TestGates(t *testing.T) {
 			}
 			settings, fieldErrors := Resolve(c)
 			got := outcome{settings.ExternalIPs, settings.Flagz, settings.Statusz, GateMessages(c), ""}
-			for _, one := range fieldErrors {
-				got.Wrong += one.Reason
+			for _, fieldError := range fieldErrors {
+				got.Wrong += fieldError.Reason
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)

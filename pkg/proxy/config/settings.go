@@ -108,7 +108,7 @@ func Resolve(c *Configuration) (Settings, []FieldError) {
 		settings.LogLevel = slog.LevelDebug
 	}
 	settings.NodePorts.Localhost = isOn(c.FeatureGates, localhostNodePorts)
-	check.distinctAddresses(c)
+	check.checkDistinctAddresses(c)
 	check.gates(c.FeatureGates)
 	check.oneOf("mode", string(c.Mode), modes...)
 	c.Mode = modeNFTables

@@ -60,7 +60,7 @@ func sectionOf(path string) string {
 		return ""
 	}
 	for _, other := range modeSections {
-		if slices.Contains(paths(false), other+"."+name) {
+		if slices.Contains(fieldPaths(false), other+"."+name) {
 			return other + "." + name
 		}
 	}
@@ -69,14 +69,14 @@ func sectionOf(path string) string {
 
 // hasMeaning reports whether a setting, or one of those in a section, has a meaning here, in a file of any mode.
 func hasMeaning(path string) bool {
-	return slices.ContainsFunc(paths(false), func(field string) bool {
+	return slices.ContainsFunc(fieldPaths(false), func(field string) bool {
 		isInside := field == path || strings.HasPrefix(field, path+".")
 		return isInside && (field == "mode" || appliesInSomeMode(field) || !isIgnored(field))
 	})
 }
 
 func isIgnored(field string) bool {
-	return slices.ContainsFunc(ignoredSettings, func(m IgnoredSetting) bool { return m.Field == field })
+	return slices.ContainsFunc(ignoredSettings, func(setting IgnoredSetting) bool { return setting.Field == field })
 }
 
 // suggestField returns the field that was probably intended instead of an unknown one: the same name in another
@@ -89,7 +89,7 @@ func suggestField(path string) string {
 		func(other string) bool { return policy.IsTypo(lastOf(path), lastOf(other)) },
 	} {
 		var best string
-		for _, other := range paths(true) {
+		for _, other := range fieldPaths(true) {
 			if isSimilar(other) && (best == "" || !hasMeaning(best) && hasMeaning(other)) {
 				best = other
 			}

@@ -56,7 +56,7 @@ func registerAccounting(recorder *metrics.Recorder, accounts *accounting.Account
 		counters.Services(func(row accounting.Row) { addTraffic(add, row.Traffic, serviceLabels(row)...) })
 	})
 	recorder.CollectFrom(metrics.NotCounted, func(add metrics.Add) {
-		accounts.Missed(func(reason accounting.MissReason, number uint64) { add(float64(number), string(reason)) })
+		accounts.Missed(func(reason accounting.MissReason, count uint64) { add(float64(count), string(reason)) })
 	})
 }
 

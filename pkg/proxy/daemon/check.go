@@ -105,18 +105,18 @@ const cleanUpAdvice = "once this proxy runs, remove them (kube-proxy --cleanup)"
 
 // conntrack compares the kernel's settings with the desired ones. They exist once conntrack has been opened.
 func (c *CheckResult) conntrack(settings *config.Settings) {
-	flows, err := conntrack.Dial()
+	table, err := conntrack.Dial()
 	if err != nil {
 		c.add("connection tracking", "", config.Rejected, err.Error(), "")
 		return
 	}
-	_ = flows.Close()
+	_ = table.Close()
 	for _, result := range sysctl.Check(sysctl.Root, settings.Conntrack.Settings(runtime.NumCPU())...) {
 		c.sysctl(result, fmt.Sprintf("is set to %d if the proxy may write it", result.Desired.Value), result.Desired.Advice())
 	}
-	forwards := map[model.Family]sysctl.DesiredValue{model.IPv4: sysctl.ForwardingIPv4, model.IPv6: sysctl.ForwardingIPv6}
+	forwarding := map[model.Family]sysctl.DesiredValue{model.IPv4: sysctl.ForwardingIPv4, model.IPv6: sysctl.ForwardingIPv6}
 	for _, family := range c.Families {
-		for _, result := range sysctl.Check(sysctl.Root, forwards[family]) {
+		for _, result := range sysctl.Check(sysctl.Root, forwarding[family]) {
 			c.sysctl(result, "connections to Services do not reach pods on other nodes", result.Desired.Advice())
 		}
 	}

@@ -26,9 +26,9 @@ type component struct {
 // components are the components of a daemon. Handlers are called in this order.
 type components []component
 
-func (p components) handlers() []selection.Handler {
+func (c components) handlers() []selection.Handler {
 	var all []selection.Handler
-	for _, one := range p {
+	for _, one := range c {
 		if one.handler != nil {
 			all = append(all, one.handler)
 		}
@@ -37,9 +37,9 @@ func (p components) handlers() []selection.Handler {
 }
 
 // run runs the components concurrently until ctx ends or one of them fails.
-func (p components) run(ctx context.Context) error {
+func (c components) run(ctx context.Context) error {
 	var all []func(context.Context) error
-	for _, one := range p {
+	for _, one := range c {
 		if one.run != nil {
 			all = append(all, one.run)
 		}
@@ -47,8 +47,8 @@ func (p components) run(ctx context.Context) error {
 	return cli.RunAll(ctx, all...)
 }
 
-func (p components) summarize(summary *status.Summary) {
-	for _, one := range p {
+func (c components) summarize(summary *status.Summary) {
+	for _, one := range c {
 		if one.summary != nil {
 			one.summary(summary)
 		}

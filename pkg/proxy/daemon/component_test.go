@@ -10,7 +10,7 @@ import (
 // nothing. With --service-proxy-name two proxies are intended, and there is no check for others.
 func TestDisabledComponentsCostNothing(t *testing.T) {
 	c := &common{options: &Options{View: convert.View{ServiceProxyName: "vicinity"}}}
-	from, none := &source{}, eventReporter{}
+	src, none := &source{}, eventReporter{}
 	for name, made := range map[string]func() component{
 		"reachability": func() component {
 			_, made := newReachabilityMonitor(c, nil, nil, nil, nil, nil)
@@ -35,7 +35,7 @@ func TestDisabledComponentsCostNothing(t *testing.T) {
 			return made
 		},
 		"Events":        func() component { return newEvents(c, none) },
-		"an API server": func() component { return newAPIServers(from, nil, nil) },
+		"an API server": func() component { return newAPIServers(src, nil, nil) },
 		"other proxies": func() component { return newOtherProxies(c, none) },
 	} {
 		allocated := testing.AllocsPerRun(10, func() {

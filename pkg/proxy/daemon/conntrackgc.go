@@ -32,25 +32,25 @@ func (c *common) onConntrackDump(stats conntrack.DumpStats) {
 }
 
 // onConntrackCleanup is called after each conntrack cleanup; err is set if stale entries may remain.
-func (c *common) onConntrackCleanup(done conntrackgc.CleanupResult, err error) {
-	for family, pass := range done.Flows {
+func (c *common) onConntrackCleanup(result conntrackgc.CleanupResult, err error) {
+	for family, pass := range result.Flows {
 		c.recorder.Add(metrics.UDPEntriesDeleted, pass.Deleted, family.String())
 		if pass.Duration > 0 { // the dump succeeded
 			c.recorder.Observe(metrics.UDPReconcileDuration, pass.Duration, family.String())
 		}
 	}
-	for protocol, n := range done.Unreplied {
+	for protocol, n := range result.Unreplied {
 		c.recorder.Add(metrics.StaleEntriesDeleted, n, protocol.String(), metrics.FlowUnreplied)
 	}
-	for protocol, n := range done.Closed {
+	for protocol, n := range result.Closed {
 		c.recorder.Add(metrics.StaleEntriesDeleted, n, protocol.String(), metrics.FlowClosed)
 	}
-	if len(done.Unreplied) > 0 {
+	if len(result.Unreplied) > 0 {
 		c.log.Info("deleted stale conntrack entries of unreplied connections",
-			"tcp", done.Unreplied[model.TCP], "sctp", done.Unreplied[model.SCTP])
+			"tcp", result.Unreplied[model.TCP], "sctp", result.Unreplied[model.SCTP])
 	}
-	if len(done.Closed) > 0 {
-		c.log.Debug("deleted stale conntrack entries of closed connections", "tcp", done.Closed[model.TCP], "sctp", done.Closed[model.SCTP])
+	if len(result.Closed) > 0 {
+		c.log.Debug("deleted stale conntrack entries of closed connections", "tcp", result.Closed[model.TCP], "sctp", result.Closed[model.SCTP])
 	}
 	if err != nil {
 		c.log.Warn("failed to delete stale conntrack entries; retrying", "error", err)

@@ -19,7 +19,7 @@ import (
 // period.
 func newDriftDetector(c *common, reporter eventReporter) (component, <-chan struct{}) {
 	modified, overrun, repairs := notify.NewSignal(), notify.NewSignal(), make(chan struct{})
-	changed := func(change nft.ExternalChange) {
+	onChange := func(change nft.ExternalChange) {
 		if change.Overrun {
 			c.log.Info("changes of nftables may have been missed; our tables will be rewritten soon")
 			overrun.Notify()
@@ -35,7 +35,7 @@ func newDriftDetector(c *common, reporter eventReporter) (component, <-chan stru
 	}
 	run := func(ctx context.Context) error {
 		return cli.RunAll(ctx,
-			func(ctx context.Context) error { return c.conn.Watch(ctx, changed) },
+			func(ctx context.Context) error { return c.conn.Watch(ctx, onChange) },
 			func(ctx context.Context) error { return limitRate(ctx, repairInterval, modified, repairs) },
 			func(ctx context.Context) error {
 				return limitRate(ctx, c.options.Settings.SyncPeriod, overrun, repairs)

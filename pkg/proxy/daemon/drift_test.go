@@ -29,7 +29,7 @@ func TestRepairsAreRateLimited(t *testing.T) {
 }
 
 // countForwarded sends signals as the daemon does, and returns how many were forwarded.
-func countForwarded(t *testing.T, signals int, every time.Duration) int {
+func countForwarded(t *testing.T, signals int, interval time.Duration) int {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	in, out := make(chan struct{}, 1), make(chan struct{})
@@ -50,7 +50,7 @@ func countForwarded(t *testing.T, signals int, every time.Duration) int {
 		case in <- struct{}{}:
 		default:
 		}
-		time.Sleep(every)
+		time.Sleep(interval)
 	}
 	time.Sleep(2 * repairInterval)
 	stop()

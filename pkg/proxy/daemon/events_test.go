@@ -17,12 +17,12 @@ import (
 func TestDroppedEventsAreInTheMetrics(t *testing.T) {
 	options := &Options{Node: "node-a", Connection: kube.Connection{Server: "http://127.0.0.1:1"}}
 	c := &common{options: options, recorder: metrics.NewRecorder(), log: slog.New(slog.DiscardHandler)}
-	from, err := newSource(c, nil)
+	src, err := newSource(c, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range 103 { // 100 may wait
-		from.reporter.report(events.Started("node-a", fmt.Sprint(i)))
+		src.reporter.report(events.Started("node-a", fmt.Sprint(i)))
 	}
 	page := httptest.NewRecorder()
 	c.recorder.Handler().ServeHTTP(page, httptest.NewRequest(http.MethodGet, "/metrics", nil))

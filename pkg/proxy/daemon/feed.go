@@ -82,13 +82,13 @@ func (f *feed) updateEligibility(change model.Change) {
 }
 
 // reportEvacuation reports that the evacuation of this node started or ended, or that its deadline changed.
-func (f *feed) reportEvacuation(now *model.Demotion) {
+func (f *feed) reportEvacuation(current *model.Demotion) {
 	before := f.localNode.evacuation
 	switch {
-	case before == nil && now != nil, before != nil && now != nil && before.EndText() != now.EndText():
-		f.log.Info("this node is being evacuated: its endpoints get no new connections where others may serve", "until", now.EndText())
-		f.reporter.report(events.Evacuated(f.options.Node, now))
-	case before != nil && now == nil:
+	case before == nil && current != nil, before != nil && current != nil && before.EndText() != current.EndText():
+		f.log.Info("this node is being evacuated: its endpoints get no new connections where others may serve", "until", current.EndText())
+		f.reporter.report(events.Evacuated(f.options.Node, current))
+	case before != nil && current == nil:
 		f.log.Info("the evacuation of this node ended")
 		f.reporter.report(events.Evacuated(f.options.Node, nil))
 	}
@@ -99,8 +99,8 @@ func (n localNodeState) eligibility() (eligible bool, reason string) {
 	switch {
 	case n.node == nil:
 		return false, "there is no Node object of this name"
-	case n.node.NotEligible != "":
-		return false, n.node.NotEligible
+	case n.node.IneligibleReason != "":
+		return false, n.node.IneligibleReason
 	case n.evacuation != nil:
 		return false, "it is being evacuated until " + n.evacuation.EndText()
 	}

@@ -26,7 +26,7 @@ func newTestFeed(changes chan<- model.Change, log *slog.Logger, status *status.S
 
 func TestLikelyMistakesInAChangeAreLogged(t *testing.T) {
 	service := model.Change{Services: map[model.ObjectName]*model.Service{{Namespace: "shop", Name: "web"}: {}}}
-	here := nodeChange(&model.Node{Name: "node-a"})
+	present := nodeChange(&model.Node{Name: "node-a"})
 	const (
 		noNode   = `level=WARN msg="there is no Node with this name; its labels are unknown until one is created" node=node-a`
 		nodeGone = `level=WARN msg="this Node was deleted; keeping its last known labels and addresses" node=node-a`
@@ -35,9 +35,9 @@ func TestLikelyMistakesInAChangeAreLogged(t *testing.T) {
 		changes []model.Change
 		want    []string
 	}{
-		"the Node exists":                  {[]model.Change{here}, nil},
+		"the Node exists":                  {[]model.Change{present}, nil},
 		"the Node is missing at the start": {[]model.Change{{}, service}, []string{noNode}},
-		"the Node is deleted later":        {[]model.Change{here, nodeChange(nil)}, []string{nodeGone}},
+		"the Node is deleted later":        {[]model.Change{present, nodeChange(nil)}, []string{nodeGone}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, logOf(t, ruleset.Config{}, test.changes)); diff != "" {
@@ -98,8 +98,8 @@ func TestProbableMistakesInSettingsAreLogged(t *testing.T) {
 }
 
 func TestTheNodeIsEligibleAsItsObjectSpecifies(t *testing.T) {
-	var status status.Status
-	feed := newTestFeed(nil, slog.New(slog.DiscardHandler), &status)
+	var nodeStatus status.Status
+	f := newTestFeed(nil, slog.New(slog.DiscardHandler), &nodeStatus)
 	const none, deleting = "there is no Node object of this name", "it is being deleted"
 	for _, step := range []struct {
 		title  string
@@ -109,13 +109,13 @@ func TestTheNodeIsEligibleAsItsObjectSpecifies(t *testing.T) {
 		{"unknown", model.Change{}, none},
 		{"exists", nodeChange(&model.Node{Name: "node-a"}), ""},
 		{"another object changes", model.Change{}, ""},
-		{"being deleted", nodeChange(&model.Node{Name: "node-a", NotEligible: deleting}), deleting},
+		{"being deleted", nodeChange(&model.Node{Name: "node-a", IneligibleReason: deleting}), deleting},
 		{"deleted", nodeChange(nil), none},
 	} {
-		feed.deliver(t.Context(), convert.Update{Change: step.change})
-		health := status.Health(time.Now())
-		if health.NodeEligible != (step.why == "") || health.NotEligible != step.why {
-			t.Errorf("%s: eligible %v, reason %q, want reason %q", step.title, health.NodeEligible, health.NotEligible, step.why)
+		f.deliver(t.Context(), convert.Update{Change: step.change})
+		health := nodeStatus.Health(time.Now())
+		if health.NodeEligible != (step.why == "") || health.IneligibleReason != step.why {
+			t.Errorf("%s: eligible %v, reason %q, want reason %q", step.title, health.NodeEligible, health.IneligibleReason, step.why)
 		}
 	}
 }
@@ -128,10 +128,10 @@ func nodeChange(node *model.Node) model.Change {
 func logOf(t *testing.T, config ruleset.Config, changes []model.Change) []string {
 	t.Helper()
 	var log strings.Builder
-	feed := newTestFeed(nil, slog.New(slog.NewTextHandler(&log, nil)), &status.Status{})
-	feed.config = config
+	f := newTestFeed(nil, slog.New(slog.NewTextHandler(&log, nil)), &status.Status{})
+	f.config = config
 	for _, change := range changes {
-		feed.deliver(t.Context(), convert.Update{Change: change})
+		f.deliver(t.Context(), convert.Update{Change: change})
 	}
 	var lines []string
 	for line := range strings.Lines(log.String()) {
@@ -142,7 +142,7 @@ func logOf(t *testing.T, config ruleset.Config, changes []model.Change) []string
 }
 
 func TestTheFirstChangeIsTheCompleteState(t *testing.T) {
-	here := netip.MustParseAddr("172.18.0.2")
+	localAddr := netip.MustParseAddr("172.18.0.2")
 	manifests := func(changes model.Change) func(*feed) {
 		return func(f *feed) { f.deliver(t.Context(), convert.Update{Change: changes}) }
 	}
@@ -150,23 +150,23 @@ func TestTheFirstChangeIsTheCompleteState(t *testing.T) {
 		return func(f *feed) { f.barrier.deliverAddrs(t.Context(), addrs) }
 	}
 	node := nodeChange(&model.Node{Name: "node-a"})
-	gone := nodeChange(nil)
-	both := node.Merge(model.Change{LocalAddrs: []netip.Addr{here}})
+	deletion := nodeChange(nil)
+	both := node.Merge(model.Change{LocalAddrs: []netip.Addr{localAddr}})
 	tests := map[string]struct {
 		calls []func(*feed)
 		want  []model.Change
 	}{
-		"manifests alone are not complete":  {[]func(*feed){manifests(node), manifests(gone)}, nil},
-		"interfaces alone are not complete": {[]func(*feed){interfaces(here), interfaces()}, nil},
-		"manifests first":                   {[]func(*feed){manifests(node), interfaces(here)}, []model.Change{both}},
-		"interfaces first":                  {[]func(*feed){interfaces(here), manifests(node)}, []model.Change{both}},
-		"only the newest manifests count":   {[]func(*feed){manifests(gone), manifests(node), interfaces(here)}, []model.Change{both}},
+		"manifests alone are not complete":  {[]func(*feed){manifests(node), manifests(deletion)}, nil},
+		"interfaces alone are not complete": {[]func(*feed){interfaces(localAddr), interfaces()}, nil},
+		"manifests first":                   {[]func(*feed){manifests(node), interfaces(localAddr)}, []model.Change{both}},
+		"interfaces first":                  {[]func(*feed){interfaces(localAddr), manifests(node)}, []model.Change{both}},
+		"only the newest manifests count":   {[]func(*feed){manifests(deletion), manifests(node), interfaces(localAddr)}, []model.Change{both}},
 		"an empty cluster is a complete state": {
 			[]func(*feed){manifests(model.Change{}), interfaces()}, []model.Change{{}},
 		},
 		"later changes come one by one, and only if there are any": {
-			[]func(*feed){manifests(node), interfaces(here), manifests(model.Change{}), manifests(gone), interfaces(here)},
-			[]model.Change{both, gone, {LocalAddrs: []netip.Addr{here}}},
+			[]func(*feed){manifests(node), interfaces(localAddr), manifests(model.Change{}), manifests(deletion), interfaces(localAddr)},
+			[]model.Change{both, deletion, {LocalAddrs: []netip.Addr{localAddr}}},
 		},
 	}
 	for name, test := range tests {
@@ -191,14 +191,14 @@ func TestTheFirstChangeIsTheCompleteState(t *testing.T) {
 func TestDeliveriesEndWithTheContext(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	unread := make(chan model.Change)
-	feed := newTestFeed(unread, slog.New(slog.DiscardHandler), &status.Status{})
+	f := newTestFeed(unread, slog.New(slog.DiscardHandler), &status.Status{})
 	delivered := make(chan struct{})
 	go func() {
-		feed.deliver(ctx, convert.Update{})
+		f.deliver(ctx, convert.Update{})
 		delivered <- struct{}{}
 	}()
 	go func() {
-		feed.barrier.deliverAddrs(ctx, []netip.Addr{})
+		f.barrier.deliverAddrs(ctx, []netip.Addr{})
 		delivered <- struct{}{}
 	}()
 	stop()

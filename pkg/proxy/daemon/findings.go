@@ -38,11 +38,11 @@ type findings struct {
 type findingSource int
 
 const (
-	decisions findingSource = iota
-	kernel
-	tables
-	healthCheckServers
-	localhostListeners
+	sourceDecisions findingSource = iota
+	sourceKernel
+	sourceTables
+	sourceHealthChecks
+	sourceLocalhost
 )
 
 type sourceKey struct {
@@ -77,19 +77,19 @@ func (f *findings) replace(source findingSource, all ...servicefindings.ServiceF
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
 	logged, log := 0, f.log
-	for _, now := range all {
-		key := sourceKey{source, now.Service}
+	for _, current := range all {
+		key := sourceKey{source, current.Service}
 		before := f.replaced[key]
-		if delete(f.replaced, key); len(now.Findings) > 0 {
-			f.replaced[key] = now.Findings
+		if delete(f.replaced, key); len(current.Findings) > 0 {
+			f.replaced[key] = current.Findings
 		}
-		if !slices.Equal(before, now.Findings) {
+		if !slices.Equal(before, current.Findings) {
 			if logged++; logged > maxLoggedAtOnce {
 				log = slog.New(slog.DiscardHandler)
 			}
-			f.report(subtract(now.Findings, before), subtract(before, now.Findings), log)
+			f.report(subtract(current.Findings, before), subtract(before, current.Findings), log)
 		}
-		f.reporter.reportFindings(now.Findings)
+		f.reporter.reportFindings(current.Findings)
 	}
 	if logged > maxLoggedAtOnce {
 		f.log.Warn("too many findings to log at once; the page /findings has all of them", "more", logged-maxLoggedAtOnce)
@@ -126,7 +126,9 @@ func (f *findings) servicesWith(source findingSource) []model.ObjectName {
 }
 
 // onDecided receives the findings of decisions about Services.
-func (f *findings) onDecided(all []servicefindings.ServiceFindings) { f.replace(decisions, all...) }
+func (f *findings) onDecided(all []servicefindings.ServiceFindings) {
+	f.replace(sourceDecisions, all...)
+}
 
 // onRejectedByKernel processes the rejections that started or ended since the last report.
 func (f *findings) onRejectedByKernel(report syncer.Report) {
@@ -141,7 +143,7 @@ func (f *findings) onRejectedByKernel(report syncer.Report) {
 		all = append(all, servicefindings.ServiceFindings{Service: one.Service, Findings: []model.Finding{one.Finding()}})
 	}
 	f.mutex.Unlock()
-	f.replace(kernel, all...)
+	f.replace(sourceKernel, all...)
 }
 
 // report adds and removes findings, and logs and counts them. If a fault persists for another reason, its end is
@@ -170,7 +172,7 @@ func (f *findings) report(found, ended []model.Finding, log *slog.Logger) {
 		}
 	}
 	if len(found)+len(ended) > 0 {
-		f.status.SetRejected(len(f.byObject))
+		f.status.SetInvalidObjects(len(f.byObject))
 	}
 }
 
@@ -219,16 +221,16 @@ func (f *findings) active(codes ...string) []ActiveFinding {
 	since, rejected := maps.Clone(f.since), maps.Clone(f.rejected)
 	f.mutex.Unlock()
 	list := []ActiveFinding{}
-	for _, one := range slices.SortedFunc(maps.Keys(since), model.Finding.Compare) {
-		if len(codes) > 0 && !slices.Contains(codes, string(one.Code)) {
+	for _, finding := range slices.SortedFunc(maps.Keys(since), model.Finding.Compare) {
+		if len(codes) > 0 && !slices.Contains(codes, string(finding.Code)) {
 			continue
 		}
 		entry := ActiveFinding{
-			one.File, one.Kind, one.Name.Namespace, one.Name.Name, one.Code, one.Field, one.Reason, one.Local, since[one].UTC(), nil,
+			finding.File, finding.Kind, finding.Name.Namespace, finding.Name.Name, finding.Code, finding.Field, finding.Reason, finding.Local, since[finding].UTC(), nil,
 		}
-		if rejection, isRejected := rejected[one.Name]; isRejected && one.Code == model.FailedToProgram {
+		if rejection, isRejected := rejected[finding.Name]; isRejected && finding.Code == model.FailedToProgram {
 			entry.Kernel = &explain.Rejection{
-				Service: one.Name.String(), Message: rejection.Err.Error(),
+				Service: finding.Name.String(), Message: rejection.Err.Error(),
 				Since: rejection.Since, Tries: rejection.Tries, Next: rejection.Next, HasApplied: rejection.HasApplied,
 			}
 		}

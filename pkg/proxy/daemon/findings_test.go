@@ -122,8 +122,8 @@ func TestFindingsOfAServiceAreReplaced(t *testing.T) {
 		{nil, "of its manifest", 0},
 	} {
 		log.Reset()
-		all.replace(decisions, servicefindings.ServiceFindings{Service: shopName("web"), Findings: step.found})
-		all.replace(kernel, servicefindings.ServiceFindings{Service: shopName("web")}, servicefindings.ServiceFindings{Service: shopName("db")})
+		all.replace(sourceDecisions, servicefindings.ServiceFindings{Service: shopName("web"), Findings: step.found})
+		all.replace(sourceKernel, servicefindings.ServiceFindings{Service: shopName("web")}, servicefindings.ServiceFindings{Service: shopName("db")})
 		var sentences []string
 		for _, standing := range all.active() {
 			sentences = append(sentences, standing.Sentence)
@@ -137,13 +137,13 @@ func TestFindingsOfAServiceAreReplaced(t *testing.T) {
 func TestFindingsEndWhenTheirSourceOmitsThem(t *testing.T) {
 	all, _, _ := newTestFindings()
 	count := func() int { return len(all.active()) }
-	all.replace(kernel, servicefindings.ServiceFindings{Service: shopName("a"), Findings: []model.Finding{serviceFinding("a", model.FailedToProgram, "why")}})
+	all.replace(sourceKernel, servicefindings.ServiceFindings{Service: shopName("a"), Findings: []model.Finding{serviceFinding("a", model.FailedToProgram, "why")}})
 	both := []model.Finding{serviceFinding("a", model.HealthCheckListenFailed, "x"), serviceFinding("b", model.HealthCheckListenFailed, "x")}
 	for i, step := range []struct {
 		found []model.Finding
 		want  int
 	}{{both, 3}, {both[1:], 2}, {nil, 1}, {both, 3}} {
-		all.replaceAll(healthCheckServers, step.found)
+		all.replaceAll(sourceHealthChecks, step.found)
 		if got := count(); got != step.want {
 			t.Errorf("step %d: %d active findings, want %d", i, got, step.want)
 		}

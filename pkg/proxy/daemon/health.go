@@ -19,9 +19,9 @@ func newHealth(c *common) component {
 func newHealthChecks(c *common, findings *findings) component {
 	checks := healthcheck.NewHandler()
 	isHealthy := func() bool { return c.status.Health(time.Now()).Healthy }
-	served := func(failed []model.Finding) { findings.replaceAll(healthCheckServers, failed) }
+	reportFailed := func(failed []model.Finding) { findings.replaceAll(sourceHealthChecks, failed) }
 	return component{
 		handler: checks,
-		run:     unfailing(func(ctx context.Context) { checks.Run(ctx, healthcheck.New(c.log, isHealthy), served) }),
+		run:     unfailing(func(ctx context.Context) { checks.Run(ctx, healthcheck.New(c.log, isHealthy), reportFailed) }),
 	}
 }

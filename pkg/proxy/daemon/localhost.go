@@ -81,5 +81,5 @@ func (o localhostObserver) Connection(family model.Family, outcome localhost.Out
 
 // Found is called with all findings about ports without a listener.
 func (o localhostObserver) Found(findings []model.Finding) {
-	o.findings.replaceAll(localhostListeners, findings)
+	o.findings.replaceAll(sourceLocalhost, findings)
 }

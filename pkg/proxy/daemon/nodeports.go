@@ -37,7 +37,7 @@ func (*nodePortLogger) OnApplied(model.ObjectName, any) {}
 // OnSynced logs the addresses if they changed.
 func (n *nodePortLogger) OnSynced(sync selection.SyncState) {
 	addrs := slices.Concat(sync.Scope.NodePorts, n.loopback)
-	if n.synced && slices.Equal(addrs, n.logged) || len(sync.Scope.OnAll) == len(n.families) {
+	if n.synced && slices.Equal(addrs, n.logged) || len(sync.Scope.AllAddrFamilies) == len(n.families) {
 		return
 	}
 	n.synced, n.logged = true, addrs

@@ -52,11 +52,11 @@ func (o *observer) Synced(report syncer.Report, started, ended time.Time) {
 	o.status.SyncSucceeded(started)
 	o.count(report, took, ended)
 	numbers := status.Numbers{
-		Services: report.Total, Waiting: report.Waiting, RejectedByKernel: report.RejectedTotal, Contested: report.Contested,
+		Services: report.Applied, Waiting: report.Waiting, RejectedByKernel: report.RejectedTotal, Contested: report.Contested,
 	}
-	o.status.SyncDone(status.Sync{At: ended, Seconds: took.Seconds(), Services: report.Services, Complete: report.Full}, numbers)
+	o.status.SyncDone(status.Sync{At: ended, Seconds: took.Seconds(), Services: report.Decided, Complete: report.Full}, numbers)
 	o.reportFindings(report)
-	o.log.Debug("synced", "full", report.Full, "services", report.Services, "total", report.Total, "took", took)
+	o.log.Debug("synced", "full", report.Full, "services", report.Decided, "total", report.Applied, "took", took)
 	if report.CleanupErr != nil {
 		o.recorder.CleanupFailed()
 		o.log.Warn("failed to delete unused entries from the kernel; retrying", "error", report.CleanupErr)
@@ -67,7 +67,7 @@ func (o *observer) Synced(report syncer.Report, started, ended time.Time) {
 		// The lists and the full sync leave as much garbage as live memory, and the runtime would keep it for minutes.
 		go debug.FreeOSMemory()
 		sanitize.Fprintf(o.stdout, "the first sync is in the kernel: node %s, Services: %d, took %s\n",
-			o.options.Node, report.Total, took.Round(time.Microsecond))
+			o.options.Node, report.Applied, took.Round(time.Microsecond))
 	}
 }
 
@@ -81,7 +81,7 @@ func (o *observer) Failed(err error, report syncer.Report, started, ended time.T
 // reportFindings reports the Services that the kernel rejects, and those without session affinity.
 func (o *observer) reportFindings(report syncer.Report) {
 	o.findings.onRejectedByKernel(report)
-	o.findings.replace(tables, o.affinityUnavailable(report)...)
+	o.findings.replace(sourceTables, o.affinityUnavailable(report)...)
 }
 
 // affinityUnavailableReason is the reason of the finding about a port without session affinity.
@@ -91,26 +91,26 @@ const affinityUnavailableReason = "This Service is served without session affini
 // affinityUnavailable returns the findings about the Services that lack session affinity, at most MaxServices of them,
 // and an empty entry for each Service that no longer lacks it.
 func (o *observer) affinityUnavailable(report syncer.Report) []servicefindings.ServiceFindings {
-	now := map[model.ObjectName]bool{}
+	lacksAffinity := map[model.ObjectName]bool{}
 	if report.Full {
-		for _, name := range o.findings.servicesWith(tables) {
-			now[name] = false
+		for _, name := range o.findings.servicesWith(sourceTables) {
+			lacksAffinity[name] = false
 		}
 	}
-	maps.Copy(now, report.WithoutAffinity)
+	maps.Copy(lacksAffinity, report.WithoutAffinity)
 	var list []servicefindings.ServiceFindings
 	reported := 0
-	for _, name := range slices.SortedFunc(maps.Keys(now), model.ObjectName.Compare) {
-		one := servicefindings.ServiceFindings{Service: name}
-		if now[name] {
+	for _, name := range slices.SortedFunc(maps.Keys(lacksAffinity), model.ObjectName.Compare) {
+		entry := servicefindings.ServiceFindings{Service: name}
+		if lacksAffinity[name] {
 			if reported++; reported > servicefindings.MaxServices {
 				continue
 			}
-			one.Findings = []model.Finding{
+			entry.Findings = []model.Finding{
 				model.Finding{Code: model.SessionAffinityIgnored, Reason: affinityUnavailableReason, Local: true}.WithObject("Service", name),
 			}
 		}
-		list = append(list, one)
+		list = append(list, entry)
 	}
 	return list
 }
@@ -132,7 +132,7 @@ func (o *observer) count(report syncer.Report, took time.Duration, ended time.Ti
 			}
 		}
 	}
-	o.recorder.Set(metrics.Services, report.Total)
+	o.recorder.Set(metrics.Services, report.Applied)
 	o.recorder.Set(metrics.SyncQueueDepth, report.Waiting)
 	o.recorder.Set(metrics.EvacuatedNodes, report.EvacuatedTimed, metrics.EndTime)
 	o.recorder.Set(metrics.EvacuatedNodes, report.EvacuatedUntimed, metrics.EndNone)

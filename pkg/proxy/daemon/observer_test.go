@@ -42,7 +42,7 @@ type memoryKernel struct {
 var errRejected = errors.New("no buffer space available")
 
 func (k *memoryKernel) Commit(_ context.Context, batch ruleset.Batch) error {
-	if refuse := k.reject.Load(); refuse != nil && (*refuse)(batch) {
+	if rejects := k.reject.Load(); rejects != nil && (*rejects)(batch) {
 		return errRejected
 	}
 	if addr := k.rejectAddr.Load(); addr != nil {
@@ -107,13 +107,13 @@ func newObservedProxy(t *testing.T) *observedProxy {
 	c := &common{options: &Options{Node: "node-a"}, config: config, log: log, status: o.status, recorder: recorder}
 	all := newFindings(c, eventReporter{})
 	o.feed = &feed{common: c, barrier: &startupBarrier{changes: o.changes}, findings: all}
-	watching := &observer{common: c, stdout: io.Discard, findings: all}
+	observing := &observer{common: c, stdout: io.Discard, findings: all}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 2)
-	made := components{newHealthChecks(c, all), {handler: servicefindings.NewCollector(all.onDecided)}, newPortCounts(c)}
-	go func() { ended <- made.run(ctx) }()
+	enabled := components{newHealthChecks(c, all), {handler: servicefindings.NewCollector(all.onDecided)}, newPortCounts(c)}
+	go func() { ended <- enabled.run(ctx) }()
 	go func() {
-		syncer.New("node-a", config, o.kernel, made.handlers()...).Run(ctx, o.changes, o.driftDetected, watching)
+		syncer.New("node-a", config, o.kernel, enabled.handlers()...).Run(ctx, o.changes, o.driftDetected, observing)
 		ended <- nil
 	}()
 	t.Cleanup(func() {
@@ -128,12 +128,12 @@ func newObservedProxy(t *testing.T) *observedProxy {
 }
 
 // reject makes the kernel reject some batches; none if picks is nil.
-func (o *observedProxy) reject(picks func(ruleset.Batch) bool) {
-	if picks == nil {
+func (o *observedProxy) reject(selects func(ruleset.Batch) bool) {
+	if selects == nil {
 		o.kernel.reject.Store(nil)
 		return
 	}
-	o.kernel.reject.Store(&picks)
+	o.kernel.reject.Store(&selects)
 }
 
 // page returns /metrics.
@@ -386,9 +386,9 @@ func metricSteps() []metricStep {
 		{"the kernel rejects a Service", func(o *observedProxy) {
 			balancer := netip.MustParseAddr("203.0.113.7")
 			o.kernel.rejectAddr.Store(&balancer)
-			refused, _ := service(7, 2, time.Time{})
-			refused.LoadBalancerIPs = []netip.Addr{balancer}
-			o.changes <- newChange(refused, nil)
+			rejected, _ := service(7, 2, time.Time{})
+			rejected.LoadBalancerIPs = []netip.Addr{balancer}
+			o.changes <- newChange(rejected, nil)
 		}, []string{`vicinity_findings{reason="FailedToProgram"} 1` + "\n"}},
 		{"the Service is corrected", func(o *observedProxy) {
 			o.changes <- newChange(service(7, 2, time.Time{}))
@@ -399,7 +399,7 @@ func metricSteps() []metricStep {
 			o.get("/livez", http.StatusOK)
 		}, []string{`kubeproxy_proxy_healthz_total{code="200"} 1` + "\n", `kubeproxy_proxy_livez_total{code="200"} 1` + "\n"}},
 		{"the node is being deleted", func(o *observedProxy) {
-			o.feed.updateEligibility(nodeChange(&model.Node{Name: "node-a", NotEligible: "it is being deleted"}))
+			o.feed.updateEligibility(nodeChange(&model.Node{Name: "node-a", IneligibleReason: "it is being deleted"}))
 			o.get("/healthz", http.StatusServiceUnavailable)
 			o.get("/livez", http.StatusOK)
 		}, []string{`kubeproxy_proxy_healthz_total{code="503"} 1` + "\n", `kubeproxy_proxy_livez_total{code="200"} 2` + "\n"}},
@@ -468,7 +468,7 @@ func TestANodeIsEligibleUnlessItIsUnknownOrBeingRemoved(t *testing.T) {
 	}{
 		"unknown": {localNodeState{}, false, "there is no Node object of this name"},
 		"exists":  {localNodeState{node: &model.Node{Name: "node-a"}}, true, ""},
-		"deleted": {localNodeState{node: &model.Node{Name: "node-a", NotEligible: "it is being deleted"}}, false, "it is being deleted"},
+		"deleted": {localNodeState{node: &model.Node{Name: "node-a", IneligibleReason: "it is being deleted"}}, false, "it is being deleted"},
 		"evacuated": {
 			localNodeState{node: &model.Node{Name: "node-a"}, evacuation: &model.Demotion{}}, false,
 			"it is being evacuated until the label vicinity.dev/evacuate is removed",
@@ -493,13 +493,13 @@ func TestQueuedServicesAreInTheMetrics(t *testing.T) {
 	wait.Until(t, "the first sync", func() bool { return strings.Contains(o.page(), "vicinity_services 1\n") })
 	resume := make(chan struct{})
 	block := sync.OnceFunc(func() { <-resume })
-	blockCleanup := func(batch ruleset.Batch) bool { // the cleanup of the first step waits
+	blockInCleanup := func(batch ruleset.Batch) bool { // the cleanup of the first step waits
 		if batch.Count(model.IPv4, ruleset.Add) == 0 && batch.Count(model.IPv4, ruleset.Delete) > 0 {
 			block()
 		}
 		return false
 	}
-	o.kernel.reject.Store(&blockCleanup)
+	o.kernel.reject.Store(&blockInCleanup)
 	large, slice := service(2, 2, time.Time{})
 	slice.Endpoints = nil
 	for i := range model.MaxPortEndpoints / 2 { // enough for several steps

@@ -60,14 +60,14 @@ func (o *otherProxies) run(ctx context.Context) {
 // report reports changes. A proxy whose chains now come first counts as a new one.
 func (o *otherProxies) report(found []competing.Conflict) {
 	sentences := make([]string, 0, len(found))
-	for _, finding := range found {
-		sentences = append(sentences, finding.Message)
-		before := conflictOf(o.reported, finding.Proxy)
-		if before == nil || finding.Precedes && !before.Precedes {
+	for _, conflict := range found {
+		sentences = append(sentences, conflict.Message)
+		before := conflictOf(o.reported, conflict.Proxy)
+		if before == nil || conflict.Precedes && !before.Precedes {
 			o.log.Warn("another service proxy is on this node",
-				"proxy", finding.Proxy, "tables", strings.Join(finding.Tables, ", "), "first", finding.Precedes,
-				"meaning", finding.Message, "fix", finding.Remedy)
-			o.reporter.report(events.OtherProxy(o.options.Node, finding.Message, finding.Remedy))
+				"proxy", conflict.Proxy, "tables", strings.Join(conflict.Tables, ", "), "first", conflict.Precedes,
+				"meaning", conflict.Message, "fix", conflict.Remedy)
+			o.reporter.report(events.OtherProxy(o.options.Node, conflict.Message, conflict.Remedy))
 		}
 	}
 	for _, before := range o.reported {
@@ -83,10 +83,10 @@ func (o *otherProxies) report(found []competing.Conflict) {
 }
 
 // conflictOf returns the conflict with a program; nil means that there is none.
-func conflictOf(findings []competing.Conflict, proxy string) *competing.Conflict {
-	i := slices.IndexFunc(findings, func(f competing.Conflict) bool { return f.Proxy == proxy })
+func conflictOf(conflicts []competing.Conflict, proxy string) *competing.Conflict {
+	i := slices.IndexFunc(conflicts, func(f competing.Conflict) bool { return f.Proxy == proxy })
 	if i < 0 {
 		return nil
 	}
-	return &findings[i]
+	return &conflicts[i]
 }

@@ -34,7 +34,7 @@ func TestOtherProxiesAreReportedOnce(t *testing.T) {
 			options:  &Options{Node: "node-a", Connection: kube.Connection{Server: "http://127.0.0.1:1"}},
 			recorder: metrics.NewRecorder(), log: slog.New(slog.NewTextHandler(log, nil)), status: &status.Status{},
 		}
-		from, err := newSource(c, nil)
+		src, err := newSource(c, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -42,7 +42,7 @@ func TestOtherProxiesAreReportedOnce(t *testing.T) {
 		kernel.Store(&response{})
 		checks := 0
 		o := &otherProxies{
-			common: c, reporter: from.reporter,
+			common: c, reporter: src.reporter,
 			checkOnce: func(context.Context) ([]competing.Conflict, error) {
 				checks++
 				says := kernel.Load()
@@ -56,10 +56,10 @@ func TestOtherProxiesAreReportedOnce(t *testing.T) {
 			o.run(ctx)
 		}()
 		const (
-			warned = "another service proxy is on this node"
-			gone   = "another service proxy was removed from this node"
-			blind  = "failed to check for other service proxies"
-			series = "\nvicinity_other_service_proxies{proxy=\"kube-proxy-nftables\"} "
+			warned      = "another service proxy is on this node"
+			removed     = "another service proxy was removed from this node"
+			checkFailed = "failed to check for other service proxies"
+			series      = "\nvicinity_other_service_proxies{proxy=\"kube-proxy-nftables\"} "
 		)
 		expect := func(when string, value string, words, lines map[string]int) {
 			t.Helper()
@@ -87,19 +87,19 @@ func TestOtherProxiesAreReportedOnce(t *testing.T) {
 			return map[string]int{"kube-proxy is second": 0, "kube-proxy is first": 0, text: 1}
 		}
 
-		expect("alone", "0", map[string]int{"otherServiceProxies": 0}, map[string]int{warned: 0, gone: 0, blind: 0})
+		expect("alone", "0", map[string]int{"otherServiceProxies": 0}, map[string]int{warned: 0, removed: 0, checkFailed: 0})
 		second := competing.Conflict{Proxy: "kube-proxy-nftables", Message: "kube-proxy is second", Remedy: "remove it"}
 		first := competing.Conflict{Proxy: "kube-proxy-nftables", Message: "kube-proxy is first", Precedes: true}
 		kernel.Store(&response{found: []competing.Conflict{second}})
-		expect("another proxy appears", "1", says("kube-proxy is second"), map[string]int{warned: 1, "remove it": 1, gone: 0})
+		expect("another proxy appears", "1", says("kube-proxy is second"), map[string]int{warned: 1, "remove it": 1, removed: 0})
 		kernel.Store(&response{found: []competing.Conflict{first}})
-		expect("its chains come first", "1", says("kube-proxy is first"), map[string]int{warned: 2, gone: 0})
+		expect("its chains come first", "1", says("kube-proxy is first"), map[string]int{warned: 2, removed: 0})
 		kernel.Store(&response{err: errors.New("no response")})
-		expect("the kernel does not respond", "1", says("kube-proxy is first"), map[string]int{warned: 2, gone: 0, blind: 1})
+		expect("the kernel does not respond", "1", says("kube-proxy is first"), map[string]int{warned: 2, removed: 0, checkFailed: 1})
 		kernel.Store(&response{found: []competing.Conflict{second}})
-		expect("our tables are recreated", "1", says("kube-proxy is second"), map[string]int{warned: 2, gone: 0, blind: 1})
+		expect("our tables are recreated", "1", says("kube-proxy is second"), map[string]int{warned: 2, removed: 0, checkFailed: 1})
 		kernel.Store(&response{})
-		expect("it disappears", "0", map[string]int{"otherServiceProxies": 0}, map[string]int{warned: 2, gone: 1, blind: 1})
+		expect("it disappears", "0", map[string]int{"otherServiceProxies": 0}, map[string]int{warned: 2, removed: 1, checkFailed: 1})
 		if want := 61; checks != want {
 			t.Errorf("%d checks in an hour, want %d", checks, want)
 		}

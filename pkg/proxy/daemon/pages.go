@@ -17,15 +17,15 @@ import (
 // listenAndServe serves HTTP at the address that a flag names, until ctx ends; over TLS if secure is not nil. If the
 // address is in use it retries, because serving Services matters more than serving pages about them; with
 // bindAddressHardFail it fails.
-func (c *common) listenAndServe(ctx context.Context, flag, address string, secure *tls.Config, handler http.Handler) error {
+func (c *common) listenAndServe(ctx context.Context, flag, address string, tlsConfig *tls.Config, handler http.Handler) error {
 	serve := func() error {
 		var config net.ListenConfig
 		listener, err := config.Listen(ctx, "tcp", address)
 		if err != nil {
 			return fmt.Errorf("%s: %w", flag, err)
 		}
-		if secure != nil {
-			listener = tls.NewListener(listener, secure)
+		if tlsConfig != nil {
+			listener = tls.NewListener(listener, tlsConfig)
 		}
 		return httpserve.Serve(ctx, listener, handler, c.log)
 	}
@@ -61,7 +61,7 @@ func newPages(c *common, summarize func(*status.Summary), src objects, findings 
 		Build:     status.Build{Name: "vicinity-proxy", Version: c.options.Build.Version, GoVersion: c.options.Build.GoVersion},
 		StartedAt: processStart,
 		Now:       time.Now,
-		Logged:    func(err error) { c.log.Error("failed to serve a page", "error", err) },
+		OnError:   func(err error) { c.log.Error("failed to serve a page", "error", err) },
 		Profiling: c.options.Settings.Profiling,
 
 		WithFlags:  c.options.Settings.Flagz,

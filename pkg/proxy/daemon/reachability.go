@@ -103,19 +103,19 @@ func (m *reachabilityMonitor) setProxyNodes(nodes map[string]*model.Node) {
 		return
 	}
 	ports := reachability.Ports(m.port)
-	probeNodes, probed := make(map[string]probe.Node, len(nodes)), model.ProbeTargets{Addrs: map[netip.Addr]bool{}, Ports: ports[:]}
+	probeNodes, targets := make(map[string]probe.Node, len(nodes)), model.ProbeTargets{Addrs: map[netip.Addr]bool{}, Ports: ports[:]}
 	for name, node := range nodes {
 		var addrs probe.Node
 		for _, addr := range node.Addresses {
 			if first := &addrs[model.FamilyOf(addr)]; !first.IsValid() {
 				*first = addr
-				probed.Addrs[addr] = true
+				targets.Addrs[addr] = true
 			}
 		}
 		probeNodes[name] = addrs
 	}
 	m.prober.SetNodes(probeNodes)
-	m.deliver(model.Change{ProbeTargets: &probed})
+	m.deliver(model.Change{ProbeTargets: &targets})
 }
 
 // deliver queues a change for the proxy.
@@ -189,10 +189,10 @@ func (m *reachabilityMonitor) OnStatus(current probe.Status) {
 	}
 	change := maps.Clone(demotions)
 	for key, before := range m.demotions {
-		switch now := demotions[key]; {
-		case now == nil:
+		switch after := demotions[key]; {
+		case after == nil:
 			change[key] = nil
-		case reflect.DeepEqual(before, now):
+		case reflect.DeepEqual(before, after):
 			delete(change, key)
 		}
 	}

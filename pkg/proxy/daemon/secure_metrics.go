@@ -39,8 +39,8 @@ func newSecureMetrics(c *common, reviewer authorization.Reviewer) component {
 		pages := http.NewServeMux()
 		pages.Handle("/metrics", authorization.New(reviewer, c.recorder.Handler(), c.log, time.Now, metricsAuthTTL))
 		pages.Handle(demandapi.Path, authorization.New(reviewer, counter, c.log, time.Now, demandAuthTTL))
-		secure := &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
-		return c.listenAndServe(ctx, "--secure-metrics-bind-address", c.options.SecureMetricsAddress, secure, pages)
+		tlsConfig := &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
+		return c.listenAndServe(ctx, "--secure-metrics-bind-address", c.options.SecureMetricsAddress, tlsConfig, pages)
 	}
 	return component{handler: frontends, run: func(ctx context.Context) error { return cli.RunAll(ctx, serve, counter.Run) }}
 }

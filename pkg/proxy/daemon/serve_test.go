@@ -48,7 +48,7 @@ func TestASyncIsCountedByFamily(t *testing.T) {
 	}
 }
 
-func TestConnectionsInTheMetrics(t *testing.T) {
+func TestConntrackDumpsAndCleanupsAreInTheMetrics(t *testing.T) {
 	c := &common{recorder: metrics.NewRecorder(), log: slog.New(slog.DiscardHandler)}
 	c.onConntrackDump(conntrack.DumpStats{Took: time.Second, Truncated: 2})
 	c.onConntrackCleanup(conntrackgc.CleanupResult{
@@ -72,15 +72,15 @@ func TestConnectionsInTheMetrics(t *testing.T) {
 }
 
 func TestAFailedSyncShowsInHealthUntilOneSucceeds(t *testing.T) {
-	status := &status.Status{}
-	o := observerOf(status, metrics.NewRecorder())
+	syncStatus := &status.Status{}
+	o := observerOf(syncStatus, metrics.NewRecorder())
 	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	o.Failed(errors.New("no buffer space"), syncer.Report{}, start, start.Add(time.Second), time.Second)
-	if health := status.Health(start.Add(time.Hour)); health.Healthy || health.Ready || health.LastError != "no buffer space" {
+	if health := syncStatus.Health(start.Add(time.Hour)); health.Healthy || health.Ready || health.LastError != "no buffer space" {
 		t.Errorf("an hour after a failure: %+v, want it neither healthy nor ready", health)
 	}
 	o.Synced(syncer.Report{}, start.Add(2*time.Second), start.Add(3*time.Second))
-	if health := status.Health(start.Add(time.Hour)); !health.Healthy || !health.Ready || health.LastError != "" {
+	if health := syncStatus.Health(start.Add(time.Hour)); !health.Healthy || !health.Ready || health.LastError != "" {
 		t.Errorf("after a success: %+v, want it healthy and ready", health)
 	}
 }

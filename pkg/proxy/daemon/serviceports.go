@@ -9,29 +9,29 @@ import (
 
 // newPortCounts returns the component that counts Service ports.
 func newPortCounts(c *common) component {
-	return component{handler: metrics.NewPortCounter(func(now metrics.PortCounts) { setPortCounts(c.recorder, now) })}
+	return component{handler: metrics.NewPortCounter(func(counts metrics.PortCounts) { setPortCounts(c.recorder, counts) })}
 }
 
 // setPortCounts exports the counts of Service ports as metrics. All series of one metric change at once.
-func setPortCounts(recorder *metrics.Recorder, now metrics.PortCounts) {
+func setPortCounts(recorder *metrics.Recorder, counts metrics.PortCounts) {
 	recorder.CollectFrom(metrics.ServicePortsByReason, func(add metrics.Add) {
-		for reason, ports := range now.Reasons {
+		for reason, ports := range counts.Reasons {
 			add(float64(ports), reason.Family.String(), policyOf(reason.External), string(reason.Code))
 		}
 	})
 	recorder.CollectFrom(metrics.ExpectedTraffic, func(add metrics.Add) {
-		for key, ratio := range now.Shares.Ratios() {
+		for key, ratio := range counts.Shares.Ratios() {
 			add(ratio, key)
 		}
 	})
-	for source, ports := range now.Shares.BySource {
+	for source, ports := range counts.Shares.BySource {
 		recorder.Set(metrics.ServicePortsByDemand, ports, balance.Source(source).String())
 	}
 	for _, family := range model.Families {
 		name := family.String()
 		for _, external := range []bool{false, true} {
-			none := metrics.PortReason{Family: family, External: external, Code: selection.NoneOnThisNode}
-			recorder.Set(metrics.NoLocalEndpoints, now.Reasons[none], name, policyOf(external))
+			noLocalEndpoints := metrics.PortReason{Family: family, External: external, Code: selection.NoneOnThisNode}
+			recorder.Set(metrics.NoLocalEndpoints, counts.Reasons[noLocalEndpoints], name, policyOf(external))
 		}
 	}
 }

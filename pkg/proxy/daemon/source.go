@@ -38,18 +38,18 @@ type source struct {
 // newSource returns the source, and sends no request yet. If monitor is not nil, the watch reports to it on which nodes
 // proxies run.
 func newSource(c *common, monitor *reachabilityMonitor) (*source, error) {
-	topologyFrom := func(resource string) { // the source of other nodes' labels
+	onTopologySource := func(resource string) { // the source of other nodes' labels
 		c.recorder.TopologyFrom(resource)
 		c.status.SetTopologySource(resource)
 	}
 	if c.options.Manifests != "" {
-		topologyFrom(model.TopologyFromNodes) // manifests have no other source
+		onTopologySource(model.TopologyFromNodes) // manifests have no other source
 		return &source{objects: manifests.NewManifests(c.options.Manifests, c.options.View, c.log)}, nil
 	}
 	c.recorder.CountAPIRequests()
 	s := &source{}
 	options := apiserver.Options{
-		Log: c.log, OnTopologySource: topologyFrom, OnDemandRenewed: c.recorder.DemandRenewed,
+		Log: c.log, OnTopologySource: onTopologySource, OnDemandRenewed: c.recorder.DemandRenewed,
 		// The last state from the API server stays active, so nothing is wrong yet.
 		OnInterrupted: func(resource string, since time.Time, err error) {
 			c.status.WatchInterrupted(resource, since, err.Error())
@@ -72,7 +72,7 @@ func newSource(c *common, monitor *reachabilityMonitor) (*source, error) {
 	}
 	c.recorder.CollectFrom(metrics.EventsDropped, func(add metrics.Add) { add(float64(s.recorder.Dropped())) })
 	if s.condition != nil {
-		s.condition.Failing = func(failing bool) { c.recorder.SetBool(metrics.NodeConditionUnwritten, failing) }
+		s.condition.OnAttempt = func(failing bool) { c.recorder.SetBool(metrics.NodeConditionUnwritten, failing) }
 	}
 	s.objects = s.cluster
 	s.reporter = eventReporter{node: c.options.Node, recorder: s.recorder, cluster: s.cluster}

@@ -25,7 +25,7 @@ func newXDSServer(c *common) (component, error) {
 	if err != nil {
 		return component{}, err
 	}
-	server := &xds.Server{Table: xds.NewTable(c.options.DNSZone.Domain), IsOfNode: routes.IsOnNode, Log: c.log}
+	server := &xds.Server{Table: xds.NewTable(c.options.DNSZone.Domain), IsLocalClient: routes.IsOnNode, Log: c.log}
 	exposeXDS(c.recorder, server.Counts)
 	return component{
 		handler: server.Table,
@@ -43,7 +43,7 @@ func routesFor(addresses []string) (*interfaces.Routes, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := canDistinguishClients(routes, addresses); err != nil {
+	if err := checkClientsDistinguishable(routes, addresses); err != nil {
 		routes.Close()
 		return nil, err
 	}
@@ -55,7 +55,7 @@ var defaultRouteProbes = []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.Mu
 
 // checkClientsDistinguishable returns an error if routes cannot distinguish this node's clients from others: the
 // default route must have a gateway. A Unix socket needs none: only processes on the node can reach it.
-func canDistinguishClients(routes *interfaces.Routes, addresses []string) error {
+func checkClientsDistinguishable(routes *interfaces.Routes, addresses []string) error {
 	isSocket := func(address string) bool { return strings.HasPrefix(address, xds.SocketPrefix) }
 	if !slices.ContainsFunc(addresses, func(address string) bool { return !isSocket(address) }) {
 		return nil
@@ -78,16 +78,16 @@ func exposeXDS(recorder *metrics.Recorder, counts func() xds.Counts) {
 	recorder.CollectFrom(metrics.XDSStreams, func(add metrics.Add) { add(float64(counts().Streams)) })
 	recorder.CollectFrom(metrics.XDSNames, func(add metrics.Add) { add(float64(counts().Names)) })
 	recorder.CollectFrom(metrics.XDSResponses, func(add metrics.Add) {
-		now := counts()
+		current := counts()
 		for kind, name := range xds.TypeNames {
-			add(float64(now.Sent[kind]), name, metrics.XDSSent)
-			add(float64(now.NACKed[kind]), name, metrics.XDSNACKed)
+			add(float64(current.Sent[kind]), name, metrics.XDSSent)
+			add(float64(current.NACKed[kind]), name, metrics.XDSNACKed)
 		}
 	})
 	recorder.CollectFrom(metrics.XDSRejected, func(add metrics.Add) {
-		now := counts()
+		current := counts()
 		for _, reason := range xds.RejectReasons {
-			add(float64(now.Rejected[reason]), string(reason))
+			add(float64(current.Rejected[reason]), string(reason))
 		}
 	})
 }

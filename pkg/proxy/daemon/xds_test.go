@@ -30,14 +30,14 @@ func TestWhereClientsCannotBeDistinguishedAnAddressIsRejected(t *testing.T) {
 				n.Exec("ip", strings.Fields(args)...)
 			}
 			for _, addresses := range [][]string{{address}, {socket, address}, {socket}} {
-				var made *interfaces.Routes
+				var routes *interfaces.Routes
 				var err error
-				n.Do(func() { made, err = routesFor(addresses) })
-				if isRefused := err != nil; isRefused != (test.refuse && slices.Contains(addresses, address)) {
+				n.Do(func() { routes, err = routesFor(addresses) })
+				if isRejected := err != nil; isRejected != (test.refuse && slices.Contains(addresses, address)) {
 					t.Errorf("%q: %v", addresses, err)
 				}
-				if made != nil {
-					made.Close()
+				if routes != nil {
+					routes.Close()
 				}
 			}
 		})

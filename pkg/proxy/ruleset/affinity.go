@@ -60,29 +60,29 @@ var sizeClasses = []*sizeClass{
 }
 
 // capacity returns how many endpoints a port can have.
-func (t *sizeClass) capacity() int { return 1 << t.bits }
+func (s *sizeClass) capacity() int { return 1 << s.bits }
 
 // mask returns the mask that turns an endpoint's number into its port's number.
-func (t *sizeClass) mask() uint32 { return ^(endpointFlag | uint32(t.capacity()-1)) }
+func (s *sizeClass) mask() uint32 { return ^(endpointFlag | uint32(s.capacity()-1)) }
 
 // portOf returns the number of the port to which an endpoint's number belongs.
-func (t *sizeClass) portOf(endpoint uint32) uint32 { return endpoint & t.mask() }
+func (s *sizeClass) portOf(endpoint uint32) uint32 { return endpoint & s.mask() }
 
 // endpointOf returns the part of a number that identifies the endpoint within its port.
-func (t *sizeClass) endpointOf(number uint32) uint32 { return number & uint32(t.capacity()-1) }
+func (s *sizeClass) endpointOf(number uint32) uint32 { return number & uint32(s.capacity()-1) }
 
 // firstChoice returns the number that an endpoint should have within its port, if no other endpoint of the port has it.
-func (t *sizeClass) firstChoice(endpoint netip.AddrPort) uint32 {
-	return t.endpointOf(hashOf(endpoint))
+func (s *sizeClass) firstChoice(endpoint netip.AddrPort) uint32 {
+	return s.endpointOf(hashOf(endpoint))
 }
 
 // endpoints returns the range of the numbers of endpoints, of all ports.
-func (t *sizeClass) endpoints() PriorityBetween {
-	return PriorityBetween{First: t.prefix | endpointFlag, Last: t.prefix | endpointFlag | 0xffffff}
+func (s *sizeClass) endpoints() PriorityBetween {
+	return PriorityBetween{First: s.prefix | endpointFlag, Last: s.prefix | endpointFlag | 0xffffff}
 }
 
 // shardOf returns the shard of a port's number.
-func (t *sizeClass) shardOf(port uint32) uint32 { return t.firstShard + port>>t.bits%t.shards }
+func (s *sizeClass) shardOf(port uint32) uint32 { return s.firstShard + port>>s.bits%s.shards }
 
 // sizeClassOf returns the size class of a number; nil if the number belongs to none.
 func sizeClassOf(number uint32) *sizeClass {

@@ -27,7 +27,7 @@ type lookups struct {
 	stickyDispatch map[ruleset.Class]ruleset.Verdict
 }
 
-func mapsIn(t testing.TB, tables *ruleset.Tables, family model.Family) lookups {
+func lookupsIn(t testing.TB, tables *ruleset.Tables, family model.Family) lookups {
 	t.Helper()
 	all := func(sets ...ruleset.Set) map[ruleset.Tuple]ruleset.Element {
 		elements := map[ruleset.Tuple]ruleset.Element{}
@@ -121,14 +121,14 @@ func (l lookups) portNumbers() map[uint32]bool {
 func checkNumbers(t testing.TB, r *rig) {
 	t.Helper()
 	for _, family := range model.Families {
-		checkOwnNumbers(t, r, family)
+		checkFamilyNumbers(t, r, family)
 	}
 	checkWithoutAffinity(t, r)
 }
 
-func checkOwnNumbers(t testing.TB, r *rig, family model.Family) {
+func checkFamilyNumbers(t testing.TB, r *rig, family model.Family) {
 	t.Helper()
-	maps := mapsIn(t, &r.Tables, family)
+	found := lookupsIn(t, &r.Tables, family)
 	owner, numbered, frontends := map[uint32]string{}, 0, 0
 	for _, name := range r.mirror.Names() {
 		for _, port := range r.mirror.Service(name).Ports {
@@ -151,19 +151,19 @@ func checkOwnNumbers(t testing.TB, r *rig, family model.Family) {
 				if !ok || isEndpoint || size != state.SizeClass || int(ruleset.ShardOf(numbering.Port)) != state.Shard {
 					t.Errorf("%v has the number %x in size class %d and shard %d", port.ID, numbering.Port, state.SizeClass, state.Shard)
 				}
-				numbered += checkEndpoints(t, maps, port, numbering)
+				numbered += checkEndpoints(t, found, port, numbering)
 			}
-			frontends += checkFrontends(t, maps, port)
+			frontends += checkFrontends(t, found, port)
 		}
 	}
-	if len(maps.numbered) != numbered || len(maps.ports) != frontends || len(maps.stickyClasses) != frontends {
+	if len(found.numbered) != numbered || len(found.ports) != frontends || len(found.stickyClasses) != frontends {
 		t.Errorf("%s: %d numbered endpoints, want %d; %d frontends with a port number and %d with a class, want %d",
-			family, len(maps.numbered), numbered, len(maps.ports), len(maps.stickyClasses), frontends)
+			family, len(found.numbered), numbered, len(found.ports), len(found.stickyClasses), frontends)
 	}
 }
 
 // checkEndpoints checks the numbers of a port's endpoints in one view, and returns their number.
-func checkEndpoints(t testing.TB, maps lookups, port ruleset.Port, numbering ruleset.Numbering) int {
+func checkEndpoints(t testing.TB, found lookups, port ruleset.Port, numbering ruleset.Numbering) int {
 	t.Helper()
 	owner := map[uint32]netip.AddrPort{}
 	for endpoint, number := range numbering.Endpoints {
@@ -176,10 +176,10 @@ func checkEndpoints(t testing.TB, maps lookups, port ruleset.Port, numbering rul
 		}
 		owner[number] = endpoint
 		key := ruleset.Tuple{Proto: port.ID.Protocol, Number: number}
-		if got := maps.numbered[key]; got != endpoint {
+		if got := found.numbered[key]; got != endpoint {
 			t.Errorf("%v: the number %x of %s leads to %s", port.ID, number, endpoint, got)
 		}
-		if isCollided := number != ruleset.NumberOf(numbering.Port, endpoint); isCollided && !maps.collided[key] {
+		if isCollided := number != ruleset.NumberOf(numbering.Port, endpoint); isCollided && !found.collided[key] {
 			t.Errorf("%v: the number %x of %s does not follow from its address, but is not in numbered-collided",
 				port.ID, number, endpoint)
 		}
@@ -188,7 +188,7 @@ func checkEndpoints(t testing.TB, maps lookups, port ruleset.Port, numbering rul
 }
 
 // checkFrontends checks to which numbers a port's frontends lead, and returns how many of them do.
-func checkFrontends(t testing.TB, maps lookups, port ruleset.Port) (sticky int) {
+func checkFrontends(t testing.TB, found lookups, port ruleset.Port) (sticky int) {
 	t.Helper()
 	state := port.AffinityOf()
 	number := func(view int) uint32 {
@@ -199,7 +199,7 @@ func checkFrontends(t testing.TB, maps lookups, port ruleset.Port) (sticky int) 
 	}
 	for _, frontend := range port.Frontends {
 		if !frontend.Class.IsBalanced() {
-			if maps.isSticky(frontend) {
+			if found.isSticky(frontend) {
 				t.Errorf("%v: %v has session affinity but no endpoint", port.ID, frontend.Frontend)
 			}
 			continue
@@ -212,13 +212,13 @@ func checkFrontends(t testing.TB, maps lookups, port ruleset.Port) (sticky int) 
 		case frontend.Local && !frontend.External:
 			inside, outside = number(1), number(1)
 		}
-		if gotInside, gotOutside := maps.portOf(frontend, false), maps.portOf(frontend, true); gotInside != inside || gotOutside != outside {
+		if gotInside, gotOutside := found.portOf(frontend, false), found.portOf(frontend, true); gotInside != inside || gotOutside != outside {
 			t.Errorf("%v: %v leads to the numbers %x and %x, want %x for internal and %x for external clients",
 				port.ID, frontend.Frontend, gotInside, gotOutside, inside, outside)
 		}
 		class := ruleset.StickyClass(state.Timeout, uint32(state.Shard), frontend.IsNodePort())
-		if got := maps.classes[keyOf(frontend)]; got != uint32(class) || maps.dispatch[class].Kind != ruleset.Jump {
-			t.Errorf("%v: %v has the class %x, dispatched by %+v; want %x", port.ID, frontend.Frontend, got, maps.dispatch[class], class)
+		if got := found.classes[keyOf(frontend)]; got != uint32(class) || found.dispatch[class].Kind != ruleset.Jump {
+			t.Errorf("%v: %v has the class %x, dispatched by %+v; want %x", port.ID, frontend.Frontend, got, found.dispatch[class], class)
 		}
 	}
 	return sticky
@@ -235,7 +235,7 @@ func checkWithoutAffinity(t testing.TB, r *rig) {
 	mirror, plan := ruleset.PlanFullSync(bothFamilies, plainServices, r.nodeState, nil)
 	mustApply(t, &tables, plan.Batch)
 	for _, family := range model.Families {
-		sticky, plain := mapsIn(t, &r.Tables, family), mapsIn(t, &tables, family)
+		sticky, plain := lookupsIn(t, &r.Tables, family), lookupsIn(t, &tables, family)
 		chains := r.Objects(family).Chains
 		for frontend, class := range plain.classes {
 			want, got := plain.dispatch[ruleset.Class(class)], sticky.dispatch[ruleset.Class(sticky.classes[frontend])]
@@ -272,7 +272,7 @@ func slotsOf(
 	t.Helper()
 	slots := map[string]map[ruleset.Tuple]netip.AddrPort{}
 	for _, name := range tables.Objects(family).Sets {
-		if kind := slotsIn(name); kind != "" {
+		if kind := mapNameWithoutAffinity(name); kind != "" {
 			elements, err := tables.Elements(family, ruleset.Set{Name: name})
 			if err != nil {
 				t.Fatal(err)
@@ -292,7 +292,7 @@ func slotsOf(
 }
 
 // mapNameWithoutAffinity returns the name that a map of slots has without affinity; empty if it is not a map of slots.
-func slotsIn(name string) string {
+func mapNameWithoutAffinity(name string) string {
 	isSlots := strings.HasPrefix(strings.TrimPrefix(strings.TrimPrefix(name, "nodeport-"), "sticky-"), "endpoints")
 	if !isSlots {
 		return ""
@@ -305,7 +305,7 @@ func resolvedSlotsOf(t testing.TB, r *rig, numbers lookups, family model.Family)
 	t.Helper()
 	slots := slotsOf(t, &r.Tables, r.mirror, family)
 	for _, name := range r.Objects(family).Sets {
-		if slotsIn(name) == "" || slotsIn(name) == name {
+		if mapNameWithoutAffinity(name) == "" || mapNameWithoutAffinity(name) == name {
 			continue
 		}
 		elements, err := r.Elements(family, ruleset.Set{Name: name})
@@ -328,7 +328,7 @@ func resolvedSlotsOf(t testing.TB, r *rig, numbers lookups, family model.Family)
 			if !isNumbered {
 				t.Errorf("%s in %s leads to the number %x, which has no endpoint", name, family, element.Value.Number)
 			}
-			slots[slotsIn(name)][element.Key] = endpoint
+			slots[mapNameWithoutAffinity(name)][element.Key] = endpoint
 		}
 	}
 	return slots

@@ -43,10 +43,10 @@ const (
 // stickyViewsOf reads the views from the tables, as a packet does.
 func stickyViewsOf(t *testing.T, tables *ruleset.Tables, port ruleset.Port) stickyViews {
 	t.Helper()
-	maps := mapsIn(t, tables, port.ID.Family)
+	found := lookupsIn(t, tables, port.ID.Family)
 	var views stickyViews
 	for _, frontend := range port.Frontends {
-		inside, outside := maps.viewOf(frontend, false), maps.viewOf(frontend, true)
+		inside, outside := found.viewOf(frontend, false), found.viewOf(frontend, true)
 		if !frontend.External {
 			views.clusterIP, views.clusterIPOutside = inside, outside
 			continue
@@ -91,41 +91,41 @@ func TestTheViewsOfSessionAffinity(t *testing.T) {
 		ports                        int // numbers of the port
 	}{
 		"one view for all frontends": {
-			pods: slices.Concat(on1(1), on2(2)), want: stickyViews{both, both, both, both}, ports: 1,
+			pods: slices.Concat(podsOnNode1(1), podsOnNode2(2)), want: stickyViews{both, both, both, both}, ports: 1,
 		},
 		"two views, selected by the client's origin": {
-			externalLocal: true, pods: slices.Concat(on1(1), on2(2)), want: stickyViews{both, both, both, localOnly}, ports: 2,
+			externalLocal: true, pods: slices.Concat(podsOnNode1(1), podsOnNode2(2)), want: stickyViews{both, both, both, localOnly}, ports: 2,
 		},
 		"external clients have no endpoint on this node": {
-			externalLocal: true, pods: on2(2), want: stickyViews{remoteOnly, remoteOnly, remoteOnly, noEndpoints}, ports: 1,
+			externalLocal: true, pods: podsOnNode2(2), want: stickyViews{remoteOnly, remoteOnly, remoteOnly, noEndpoints}, ports: 1,
 		},
 		"topology keys leave no endpoint for internal clients": {
-			externalLocal: true, pods: on1(1), change: func(s *model.Service) { s.Topology.Keys = noKeys },
+			externalLocal: true, pods: podsOnNode1(1), change: func(s *model.Service) { s.Topology.Keys = noKeys },
 			want: stickyViews{withoutAffinity, withoutAffinity, noEndpoints, localOnly}, ports: 1,
 		},
 		"the ClusterIP has only the local view": {
-			internalLocal: true, pods: slices.Concat(on1(1), on2(2)), want: stickyViews{localOnly, localOnly, both, both}, ports: 2,
+			internalLocal: true, pods: slices.Concat(podsOnNode1(1), podsOnNode2(2)), want: stickyViews{localOnly, localOnly, both, both}, ports: 2,
 		},
 		"the ClusterIP and external clients share the local view": {
-			internalLocal: true, externalLocal: true, pods: slices.Concat(on1(1), on2(2)),
+			internalLocal: true, externalLocal: true, pods: slices.Concat(podsOnNode1(1), podsOnNode2(2)),
 			want: stickyViews{localOnly, localOnly, both, localOnly}, ports: 2,
 		},
 		"the ClusterIP has no endpoint on this node": {
-			internalLocal: true, pods: on2(2), want: stickyViews{withoutAffinity, withoutAffinity, remoteOnly, remoteOnly}, ports: 1,
+			internalLocal: true, pods: podsOnNode2(2), want: stickyViews{withoutAffinity, withoutAffinity, remoteOnly, remoteOnly}, ports: 1,
 		},
 		"only a ClusterIP with a Local policy: no cluster view": {
-			internalLocal: true, pods: slices.Concat(on1(1), on2(2)),
+			internalLocal: true, pods: slices.Concat(podsOnNode1(1), podsOnNode2(2)),
 			change: func(s *model.Service) { s.LoadBalancerIPs, s.ExternalIPs, s.Ports[0].NodePort = nil, nil, 0 },
 			want:   stickyViews{clusterIP: localOnly, clusterIPOutside: localOnly}, ports: 1,
 		},
 		"no endpoint serves": {
-			externalLocal: true, pods: on2(2), change: func(s *model.Service) { s.Topology.Keys = noKeys },
+			externalLocal: true, pods: podsOnNode2(2), change: func(s *model.Service) { s.Topology.Keys = noKeys },
 			want: stickyViews{withoutAffinity, withoutAffinity, withoutAffinity, withoutAffinity},
 		},
 		"no endpoints": {internalLocal: true, externalLocal: true,
 			want: stickyViews{withoutAffinity, withoutAffinity, withoutAffinity, withoutAffinity}},
 		"no affinity": {
-			externalLocal: true, pods: on1(1), change: func(s *model.Service) { s.AffinityTimeout = 0 },
+			externalLocal: true, pods: podsOnNode1(1), change: func(s *model.Service) { s.AffinityTimeout = 0 },
 			want: stickyViews{withoutAffinity, withoutAffinity, withoutAffinity, withoutAffinity},
 		},
 	} {
@@ -140,8 +140,8 @@ func TestTheViewsOfSessionAffinity(t *testing.T) {
 				if diff := cmp.Diff(test.want, stickyViewsOf(t, &r.Tables, port), cmp.AllowUnexported(stickyViews{})); diff != "" {
 					t.Errorf("views in %s (-want +got):\n%s", port.ID.Family, diff)
 				}
-				maps := mapsIn(t, &r.Tables, port.ID.Family)
-				if got := len(maps.portNumbers()); got != test.ports {
+				found := lookupsIn(t, &r.Tables, port.ID.Family)
+				if got := len(found.portNumbers()); got != test.ports {
 					t.Errorf("the port has %d numbers in %s, want %d", got, port.ID.Family, test.ports)
 				}
 				var clients []string
@@ -165,17 +165,17 @@ func TestNumberChainsMatchTheRandomSlotChains(t *testing.T) {
 	for name, detector := range detectors {
 		t.Run("pods detected "+name, func(t *testing.T) {
 			config := ruleset.Config{LocalTraffic: detector.traffic}
-			port := withNumbers(t, desiredService(withAffinityAndLocalPolicy(everyKind("web", 1)), slices.Concat(on1(1), on2(2))...)).Ports[0]
+			port := withNumbers(t, desiredService(withAffinityAndLocalPolicy(everyKind("web", 1)), slices.Concat(podsOnNode1(1), podsOnNode2(2))...)).Ports[0]
 			dedicated := withNumbers(t, stickyBroad()).Ports[0]
-			chains := slices.Concat(ruleset.StaticChains(model.IPv4, config, home), port.Chains(config), dedicated.Chains(config))
-			checking := map[string]bool{}
+			chains := slices.Concat(ruleset.StaticChains(model.IPv4, config, initialNodeState), port.Chains(config), dedicated.Chains(config))
+			dependent := map[string]bool{}
 			for _, chain := range chains {
 				got := strings.Join(rulesOf(chain), "\n")
 				picks := strings.Contains(got, "offset 4227858432") && strings.Contains(got, "offset 4244635648")
 				if !picks && !strings.Contains(got, "sticky-outside") {
 					continue
 				}
-				checking[chain.Name] = true
+				dependent[chain.Name] = true
 				if !strings.Contains("\n"+got, "\n"+detector.outside+"meta priority set ") {
 					t.Errorf("chain %s is\n%s\nand does not match %q", chain.Name, got, detector.outside)
 				}
@@ -183,7 +183,7 @@ func TestNumberChainsMatchTheRandomSlotChains(t *testing.T) {
 			want := map[string]bool{
 				"sticky-port": true, "nodeport-sticky-port": true, "lb-2-local-1": true, "sticky-lb-default/broad/tcp/http/external": true,
 			}
-			if diff := cmp.Diff(want, checking); diff != "" {
+			if diff := cmp.Diff(want, dependent); diff != "" {
 				t.Errorf("chains that depend on the client (-want +got):\n%s", diff)
 			}
 		})
@@ -280,7 +280,7 @@ func TestNamesNeverCollide(t *testing.T) {
 	for _, set := range ruleset.StaticSets {
 		claim("set "+set.Name, "every table")
 	}
-	for _, chain := range ruleset.StaticChains(model.IPv4, bothFamilies, home) {
+	for _, chain := range ruleset.StaticChains(model.IPv4, bothFamilies, initialNodeState) {
 		claim("chain "+chain.Name, "every table")
 	}
 	for _, name := range []string{"lb-1-local-1", "lb-2", "lb-40", "lb-20", "lb-40-local-20", "sticky-3600-0", "nodeport-sticky-3600-0"} {

@@ -57,7 +57,7 @@ func readyEndpoint(addr, node string) model.SliceEndpoint {
 }
 
 func TestNewPort(t *testing.T) {
-	const sixth = "[fd00:244::1]:8080"
+	const ipv6Endpoint = "[fd00:244::1]:8080"
 	tests := map[string]struct {
 		service   model.Service
 		family    model.Family
@@ -70,7 +70,7 @@ func TestNewPort(t *testing.T) {
 		},
 		"the other family": {
 			family: model.IPv6, endpoints: []model.SliceEndpoint{readyEndpoint("fd00:244::1", "node-1")},
-			want: local(portOf("web", "fd00:96::1", sixth), 1),
+			want: local(portOf("web", "fd00:96::1", ipv6Endpoint), 1),
 		},
 		"session affinity": {
 			service: model.Service{AffinityTimeout: 3 * time.Hour}, endpoints: []model.SliceEndpoint{readyEndpoint("10.244.1.1", "node-2")},

@@ -55,7 +55,7 @@ func stickyBroad() ruleset.Service {
 }
 
 // cleanUpAndCount cleans up after a plan, and returns how many elements the plan and the cleanup added and deleted.
-func countWrites(r *rig, plan *ruleset.Plan) (added, deleted int) {
+func cleanUpAndCount(r *rig, plan *ruleset.Plan) (added, deleted int) {
 	added, deleted = count(plan, ruleset.Add), count(plan, ruleset.Delete)
 	for batch := r.mirror.Cleanup(1 << 20); len(batch.Ops) > 0; batch = r.mirror.Cleanup(1 << 20) {
 		deleted += batch.Count(model.IPv4, ruleset.Delete)
@@ -88,12 +88,12 @@ func TestADedicatedMapCostsASum(t *testing.T) {
 		{"it is deleted", emptyService("broad"), 0, 2*addresses + 2},
 	} {
 		plan := r.change(t, step.service)
-		if added, deleted := countWrites(r, plan); added != step.added || deleted != step.deleted {
+		if added, deleted := cleanUpAndCount(r, plan); added != step.added || deleted != step.deleted {
 			t.Errorf("%s: %d elements added and %d deleted, want %d and %d", step.title, added, deleted, step.added, step.deleted)
 		}
 		var fresh ruleset.Tables
-		_, complete := ruleset.PlanFullSync(bothFamilies, []ruleset.Service{r.mirror.Service(step.service.Name)}, home, nil)
-		mustApply(t, &fresh, complete.Batch)
+		_, full := ruleset.PlanFullSync(bothFamilies, []ruleset.Service{r.mirror.Service(step.service.Name)}, initialNodeState, nil)
+		mustApply(t, &fresh, full.Batch)
 		if diff := cmp.Diff(text(t, &fresh), text(t, &r.Tables)); diff != "" {
 			t.Fatalf("%s: tables (-full sync +change):\n%s", step.title, diff)
 		}
@@ -110,8 +110,8 @@ func TestADedicatedMapHasEverySlotThatIsPicked(t *testing.T) {
 		if err != nil || len(elements) < slots {
 			t.Errorf("%s: %d slots, want %d at least (%v)", when, len(elements), slots, err)
 		}
-		draw := fmt.Sprintf("numgen random mod %d offset", slots)
-		if !strings.Contains(text(t, &r.Tables), draw) {
+		pick := fmt.Sprintf("numgen random mod %d offset", slots)
+		if !strings.Contains(text(t, &r.Tables), pick) {
 			t.Errorf("%s: no chain picks one of %d slots", when, slots)
 		}
 	}
@@ -222,14 +222,14 @@ func TestAStickyDedicatedMapCostsASum(t *testing.T) {
 		{"it is deleted", emptyService("broad"), 0, 4*(addresses-1) + 3 + slots + 1},
 	} {
 		plan := r.change(t, step.service)
-		if added, deleted := countWrites(r, plan); added != step.added || deleted != step.deleted {
+		if added, deleted := cleanUpAndCount(r, plan); added != step.added || deleted != step.deleted {
 			t.Errorf("%s: %d elements added and %d deleted, want %d and %d", step.title, added, deleted, step.added, step.deleted)
 		}
 		checkNumbers(t, r)
 		var fresh ruleset.Tables
 		found := numbersInUse(&r.Tables)
-		_, complete := ruleset.PlanFullSync(bothFamilies, []ruleset.Service{r.mirror.Service(step.service.Name)}, home, found)
-		mustApply(t, &fresh, complete.Batch)
+		_, full := ruleset.PlanFullSync(bothFamilies, []ruleset.Service{r.mirror.Service(step.service.Name)}, initialNodeState, found)
+		mustApply(t, &fresh, full.Batch)
 		if diff := cmp.Diff(text(t, &fresh), text(t, &r.Tables)); diff != "" {
 			t.Fatalf("%s: tables (-full sync +change):\n%s", step.title, diff)
 		}

@@ -38,8 +38,8 @@ const demandChain = "demand"
 // translate have the label, and count: neither those that other programs serve, nor those refused for lack of an
 // endpoint.
 func DemandChains(family model.Family) []Chain {
-	rules := eachProtocol(InSet{Key: origTupleConntrack, Set: DemandSet})
-	rules = append(rules, eachProtocol(HasLabel{NodePortLabel}, InSet{Key: originallyDialledNodePort, Set: DemandNodePortSet})...)
+	rules := eachProtocol(InSet{Key: conntrackFrontend, Set: DemandSet})
+	rules = append(rules, eachProtocol(HasLabel{NodePortLabel}, InSet{Key: conntrackNodePort, Set: DemandNodePortSet})...)
 	count := []Rule{{IsNew{}, HasLabel{TranslatedLabel}, VerdictStatement{Verdict{Kind: Jump, Chain: demandChain}}}}
 	return []Chain{
 		{Name: demandChain, Hook: NoHook, Rules: rules},

@@ -66,40 +66,40 @@ func (t *Tables) Chains(family model.Family) []Chain {
 // Differences compares a family's table with what the kernel has, except for the rules: actual.Contents has the sets.
 // Which slots an endpoint of a port has depends on history and does not matter: only their number is compared. Elements
 // that packets add to a set are no difference.
-func (t *Tables) Differences(family model.Family, held Objects) []Difference {
+func (t *Tables) Differences(family model.Family, actual Objects) []Difference {
 	name := Keyword(family) + " " + TableName
 	wanted, exists := t.tables[family]
 	switch {
-	case exists && !held.Table:
+	case exists && !actual.Table:
 		return []Difference{{Table: name, Kind: Missing}}
-	case !exists && held.Table:
+	case !exists && actual.Table:
 		return []Difference{{Table: name, Kind: Unexpected}}
 	case !exists:
 		return nil
 	}
 	var differences []Difference
 	for _, filled := range wanted.sortedSets() {
-		in := kindOfSet(filled.Set) + " " + filled.Name
-		elements, isListed := held.Contents[filled.Name]
+		object := kindOfSet(filled.Set) + " " + filled.Name
+		elements, isListed := actual.Contents[filled.Name]
 		if !isListed {
-			differences = append(differences, Difference{Table: name, Object: in, Kind: Missing})
+			differences = append(differences, Difference{Table: name, Object: object, Kind: Missing})
 			continue
 		}
 		if filled.Dynamic {
 			continue
 		}
-		for _, one := range filled.compare(elements) {
-			one.Table, one.Object = name, in
-			differences = append(differences, one)
+		for _, difference := range filled.compare(elements) {
+			difference.Table, difference.Object = name, object
+			differences = append(differences, difference)
 		}
 	}
-	for set := range held.Contents {
+	for set := range actual.Contents {
 		if wanted.sets[set] == nil {
 			differences = append(differences, Difference{Table: name, Object: "set " + set, Kind: Unexpected})
 		}
 	}
-	differences = append(differences, compareNames(name, "chain ", maps.Keys(wanted.chains), held.Chains)...)
-	differences = append(differences, compareNames(name, "counter ", maps.Keys(wanted.counters), held.Counters)...)
+	differences = append(differences, compareNames(name, "chain ", maps.Keys(wanted.chains), actual.Chains)...)
+	differences = append(differences, compareNames(name, "counter ", maps.Keys(wanted.counters), actual.Counters)...)
 	slices.SortStableFunc(differences, func(a, b Difference) int {
 		return cmp.Or(strings.Compare(a.Object, b.Object), strings.Compare(a.Detail, b.Detail), strings.Compare(a.Kind, b.Kind))
 	})
@@ -107,18 +107,18 @@ func (t *Tables) Differences(family model.Family, held Objects) []Difference {
 }
 
 // compareNames compares the names of the objects of one kind.
-func compareNames(table, kind string, wanted iter.Seq[string], held []string) (differences []Difference) {
-	stray := map[string]bool{}
-	for _, name := range held {
-		stray[name] = true
+func compareNames(table, kind string, wanted iter.Seq[string], actual []string) (differences []Difference) {
+	unmatched := map[string]bool{}
+	for _, name := range actual {
+		unmatched[name] = true
 	}
 	for name := range wanted {
-		if !stray[name] {
+		if !unmatched[name] {
 			differences = append(differences, Difference{Table: table, Object: kind + name, Kind: Missing})
 		}
-		delete(stray, name)
+		delete(unmatched, name)
 	}
-	for name := range stray {
+	for name := range unmatched {
 		differences = append(differences, Difference{Table: table, Object: kind + name, Kind: Unexpected})
 	}
 	return differences
@@ -135,7 +135,7 @@ func kindOfSet(set Set) string {
 const slotsOnly = 0xff000000
 
 // compare compares the elements of a set.
-func (s *filledSet) compare(held []Element) []Difference {
+func (s *filledSet) compare(actual []Element) []Difference {
 	hasSlots := len(s.Key) > 0 && s.Key[len(s.Key)-1] == TypeClass && !s.MapsVerdicts()
 	counts := map[Element]int{}
 	count := func(element Element, delta int) {
@@ -148,14 +148,14 @@ func (s *filledSet) compare(held []Element) []Difference {
 	for _, element := range s.elements {
 		count(element, 1)
 	}
-	for _, element := range held {
+	for _, element := range actual {
 		count(element, -1)
 	}
 	var differences []Difference
-	for element, surplus := range counts {
-		kind, n := Missing, surplus
-		if surplus < 0 {
-			kind, n = Unexpected, -surplus
+	for element, deficit := range counts {
+		kind, n := Missing, deficit
+		if deficit < 0 {
+			kind, n = Unexpected, -deficit
 		}
 		if n > 0 {
 			text := elementText(s.Set, element)

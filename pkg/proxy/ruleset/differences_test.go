@@ -13,10 +13,10 @@ import (
 
 // endpointIn is an element of the map of endpoints.
 func endpointIn(slot uint32, endpoint string) ruleset.Element {
-	to := netip.MustParseAddrPort(endpoint)
+	addr := netip.MustParseAddrPort(endpoint)
 	return ruleset.Element{
 		Key:   ruleset.Tuple{Addr: netip.MustParseAddr("10.96.0.1"), Proto: model.TCP, Port: 80, Number: ruleset.ClusterSlot + slot},
-		Value: ruleset.Tuple{Addr: to.Addr(), Port: to.Port()},
+		Value: ruleset.Tuple{Addr: addr.Addr(), Port: addr.Port()},
 	}
 }
 

@@ -51,8 +51,8 @@ func TestRandomSlotChains(t *testing.T) {
 				if diff := cmp.Diff(want, chain.Text(model.IPv4)); diff != "" {
 					t.Errorf("chain (-want +got):\n%s", diff)
 				}
-				if got := (ruleset.Verdict{Kind: ruleset.Jump, Chain: test.chain}); ruleset.DispatchOf(test.class) != got {
-					t.Errorf("the class is dispatched by %+v, want %+v", ruleset.DispatchOf(test.class), got)
+				if wantVerdict := (ruleset.Verdict{Kind: ruleset.Jump, Chain: test.chain}); ruleset.DispatchOf(test.class) != wantVerdict {
+					t.Errorf("the class is dispatched by %+v, want %+v", ruleset.DispatchOf(test.class), wantVerdict)
 				}
 			})
 		}
@@ -89,11 +89,11 @@ func TestACommonNumberOfEndpointsAddsNoVerdict(t *testing.T) {
 	for _, count := range append(numbersUpTo(beyond), 0, beyond, 1) {
 		lines := planned(r.change(t, web(count)))
 		lines = append(lines, r.cleanUp(t)...)
-		verdicts := slices.ContainsFunc(lines, func(line string) bool {
+		changesVerdict := slices.ContainsFunc(lines, func(line string) bool {
 			return strings.Contains(line, "dispatch") || strings.Contains(line, "chain")
 		})
-		if verdicts != (count == beyond || before == beyond) {
-			t.Errorf("from %d to %d endpoints a verdict is added or deleted: %v, by %q", before, count, verdicts, lines)
+		if changesVerdict != (count == beyond || before == beyond) {
+			t.Errorf("from %d to %d endpoints a verdict is added or deleted: %v, by %q", before, count, changesVerdict, lines)
 		}
 		before = count
 	}

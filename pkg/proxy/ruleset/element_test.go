@@ -97,11 +97,11 @@ func TestAClassEncodesTheTimeoutTheShardAndTheKind(t *testing.T) {
 		for shard := range uint32(18) {
 			for _, nodePorts := range []bool{false, true} {
 				class := ruleset.StickyClass(time.Duration(seconds)*time.Second, shard, nodePorts)
-				what := fmt.Sprintf("%d seconds, shard %d, node ports: %v", seconds, shard, nodePorts)
+				description := fmt.Sprintf("%d seconds, shard %d, node ports: %v", seconds, shard, nodePorts)
 				if other, taken := seen[class]; taken || class.IsBalanced() || class>>24 != 0xf7 {
-					t.Errorf("%#x is the class of %s and of %s", class, what, other)
+					t.Errorf("%#x is the class of %s and of %s", class, description, other)
 				}
-				seen[class] = what
+				seen[class] = description
 			}
 		}
 	}

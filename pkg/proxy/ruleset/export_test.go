@@ -54,8 +54,8 @@ const PreallocatedSlots = preallocatedSlots
 func DispatchOf(class Class) Verdict { return dispatchOf(class) }
 
 // NumberedClass returns the class that leads to a chain.
-func NumberedClass(first Class, chain string, dispatched func(Class) string) Class {
-	return numberedClass(first, chain, dispatched)
+func NumberedClass(first Class, chain string, nameOf func(Class) string) Class {
+	return numberedClass(first, chain, nameOf)
 }
 
 // Text returns the chain as nft writes it.
@@ -187,7 +187,7 @@ func (m *Mirror) withoutHistory() any {
 		// the number of port numbers, and of ports in all shards
 		numbers, sharing int
 	}
-	now := timeless{
+	result := timeless{
 		map[elementKey]refCounted[Verdict]{}, map[objectKey]refCounted[Chain]{}, map[objectKey]refCounted[Set]{}, m.lists, m.lengths, m.timeouts,
 		map[late]Element{},
 		map[objectKey]int{}, len(m.numbers), 0,
@@ -195,39 +195,39 @@ func (m *Mirror) withoutHistory() any {
 	for key, shared := range m.elements {
 		key.key.Number = withoutShard(key.key.Number)
 		shared.value.Chain = withoutShardName(shared.value.Chain)
-		shared.owners += now.elements[key].owners
-		now.elements[key] = shared
+		shared.owners += result.elements[key].owners
+		result.elements[key] = shared
 	}
 	for key, owned := range m.chains {
 		if anyShard := withoutShardName(key.name); anyShard != key.name { // its rules contain the shard and the size class
 			key.name, owned.value = anyShard, Chain{}
 		}
-		owned.owners += now.chains[key].owners
-		now.chains[key] = owned
+		owned.owners += result.chains[key].owners
+		result.chains[key] = owned
 	}
 	for key, owned := range m.sets {
 		key.name = withoutShardName(key.name)
 		owned.value.Name = key.name
-		owned.owners += now.sets[key].owners
-		now.sets[key] = owned
+		owned.owners += result.sets[key].owners
+		result.sets[key] = owned
 	}
 	for set, elements := range m.deferredDeletes {
 		for key, element := range elements {
 			key.Number = withoutShard(key.Number)
 			element.Key.Number, element.Value.Number = key.Number, 0
 			element.Verdict.Chain = withoutShardName(element.Verdict.Chain)
-			now.late[late{set, key}] = element
+			result.late[late{set, key}] = element
 		}
 	}
 	for _, leftovers := range []map[objectKey]bool{m.leftoverChains, m.leftoverSets, m.leftoverCounters} {
 		for key := range leftovers {
-			now.leftovers[objectKey{key.family, withoutShardName(key.name)}]++
+			result.leftovers[objectKey{key.family, withoutShardName(key.name)}]++
 		}
 	}
 	for _, owners := range m.shards {
-		now.sharing += owners
+		result.sharing += owners
 	}
-	return now
+	return result
 }
 
 // withoutShard clears the shard in a class of ports with affinity.

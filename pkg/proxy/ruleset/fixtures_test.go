@@ -175,7 +175,7 @@ var bothFamilies = ruleset.Config{
 }
 
 // initialNodeState is the node state in which the tests start.
-var home = ruleset.NodeState{
+var initialNodeState = ruleset.NodeState{
 	NodePortAddrs: []netip.Addr{netip.MustParseAddr("192.168.0.1"), netip.MustParseAddr("fd00:168::1")},
 	ServiceCIDRs:  []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00:96::/112")},
 }
@@ -190,8 +190,8 @@ type rig struct {
 // start runs a full sync of an empty kernel.
 func start(t testing.TB, services ...ruleset.Service) *rig {
 	t.Helper()
-	r := &rig{nodeState: home}
-	mirror, plan := ruleset.PlanFullSync(bothFamilies, services, home, nil)
+	r := &rig{nodeState: initialNodeState}
+	mirror, plan := ruleset.PlanFullSync(bothFamilies, services, initialNodeState, nil)
 	mustApply(t, &r.Tables, plan.Batch)
 	r.mirror = mirror
 	return r

@@ -126,7 +126,7 @@ func TestTheElementsOfEveryFrontend(t *testing.T) {
 				for _, elements := range want {
 					slices.Sort(elements)
 				}
-				ports := withNumbers(t, desiredService(service, slices.Concat(on1(1), on2(2))...)).Ports
+				ports := withNumbers(t, desiredService(service, slices.Concat(podsOnNode1(1), podsOnNode2(2))...)).Ports
 				got := ownedBy(ports[family])
 				if diff := cmp.Diff(want, got.Elements); diff != "" {
 					t.Errorf("elements (-want +got):\n%s", diff)
@@ -138,7 +138,7 @@ func TestTheElementsOfEveryFrontend(t *testing.T) {
 
 // TestAFrontendIsReadBackFromItsElement, so that a starting proxy can read what another one left.
 func TestAFrontendIsReadBackFromItsElement(t *testing.T) {
-	for _, port := range desiredService(everyKind("web", 1), on1(1)...).Ports {
+	for _, port := range desiredService(everyKind("web", 1), podsOnNode1(1)...).Ports {
 		var want, got []model.Frontend
 		for _, frontend := range port.Frontends {
 			want = append(want, frontend.Frontend)

@@ -26,7 +26,7 @@ func NewFullSync(config Config, found map[model.Family]Objects) *FullSync {
 	builder.restored = map[model.Family]*restoredNumbers{}
 	for family, objects := range found {
 		if !objects.NeedsRecreate {
-			builder.restored[family] = newRestored(objects)
+			builder.restored[family] = newRestoredNumbers(objects)
 		}
 	}
 	builder.ownPreallocated()
@@ -54,9 +54,9 @@ func (f *FullSync) AddEarly(wanted []Service) Batch {
 			}
 		}
 	}
-	before := len(f.builder.plan.services)
+	start := len(f.builder.plan.services)
 	f.Add(wanted)
-	services := f.builder.plan.services[before:]
+	services := f.builder.plan.services[start:]
 	batch.Weight = weightOf(services)
 	for _, family := range f.mirror.config.Families {
 		for _, set := range StaticSets {

@@ -36,11 +36,11 @@ func storedClients(t testing.TB, tables *ruleset.Tables) []string {
 	if err != nil {
 		return nil
 	}
-	maps := mapsIn(t, tables, model.IPv4)
+	found := lookupsIn(t, tables, model.IPv4)
 	var list []string
 	for _, element := range elements {
-		endpoint, isThere := maps.numbered[ruleset.Tuple{Proto: model.TCP, Number: element.Value.Number}]
-		if isThere && maps.portNumbers()[element.Key.Number] {
+		endpoint, exists := found.numbered[ruleset.Tuple{Proto: model.TCP, Number: element.Value.Number}]
+		if exists && found.portNumbers()[element.Key.Number] {
 			list = append(list, element.Key.Addr.String()+" => "+endpoint.String())
 		}
 	}
@@ -52,7 +52,7 @@ func TestFullSyncAndStoredClients(t *testing.T) {
 		return serviceOf(sticky(portOf("web", "10.96.0.1", endpoints...), time.Hour))
 	}
 	const client = "192.0.2.7 => " + first
-	unknown := func(objects *ruleset.Objects) { objects.Contents = nil }
+	dropContents := func(objects *ruleset.Objects) { objects.Contents = nil }
 	for title, test := range map[string]struct {
 		wanted     []ruleset.Service
 		change     func(*ruleset.Objects)
@@ -72,9 +72,9 @@ func TestFullSyncAndStoredClients(t *testing.T) {
 		},
 		"clients keep them if the Service loses a frontend": {services(serviceOf(withoutFirst(withNodePort(
 			sticky(portOf("web", "10.96.0.1", first), time.Hour))))), asFound, []string{client}},
-		"clients lose them if the table is recreated":                {services(web(first, second)), rebuild, nil},
+		"clients lose them if the table is recreated":                {services(web(first, second)), needRecreate, nil},
 		"clients lose them if affinity is disabled":                  {services(serviceOf(portOf("web", "10.96.0.1", first))), asFound, nil},
-		"the name determines the number if the contents are unknown": {services(web(first, second)), unknown, []string{client}},
+		"the name determines the number if the contents are unknown": {services(web(first, second)), dropContents, []string{client}},
 	} {
 		t.Run(title, func(t *testing.T) {
 			r := start(t, serviceOf(withNodePort(web(first, second).Ports[0])))
@@ -103,7 +103,7 @@ func TestEachFamilyHasNumbersOfItsOwn(t *testing.T) {
 		r := start(t, web, db)
 		before := numbersOf(r.mirror)
 		found := map[model.Family]ruleset.Objects{kept: r.Objects(kept)}
-		mirror, _ := ruleset.PlanFullSync(bothFamilies, services(db, web), home, found) // in reverse order: shards change
+		mirror, _ := ruleset.PlanFullSync(bothFamilies, services(db, web), initialNodeState, found) // in reverse order: shards change
 		for id, state := range numbersOf(mirror) {
 			if same := state.Views[0].Port == before[id].Views[0].Port; same != (id.Family == kept) {
 				t.Errorf("with only the %s table found, %v keeps its number: %v", kept, id, same)
@@ -116,7 +116,7 @@ func TestCleanupAfterFullSyncDeletesExactlyTheLeftovers(t *testing.T) {
 	old := many(ruleset.PreallocatedSlots + 1)
 	r := start(t, serviceOf(sticky(portOf("old", "10.96.0.9", old...), time.Hour)), serviceOf(portOf("web", "10.96.0.1", first)))
 	found := map[model.Family]ruleset.Objects{model.IPv4: r.Objects(model.IPv4), model.IPv6: r.Objects(model.IPv6)}
-	mirror, plan := ruleset.PlanFullSync(bothFamilies, services(serviceOf(portOf("web", "10.96.0.1", third))), home, found)
+	mirror, plan := ruleset.PlanFullSync(bothFamilies, services(serviceOf(portOf("web", "10.96.0.1", third))), initialNodeState, found)
 	mustApply(t, &r.Tables, plan.Batch)
 	flushed := []string{"0 chain lb-33", "0 chain sticky-3600-0"}
 	sets := append(slices.Clone(flushed), "- set affinity-0")
@@ -141,7 +141,7 @@ type damage func(random *rand.Rand, contents map[string][]ruleset.Element)
 var (
 	portMaps = []string{"sticky-ports", "nodeport-sticky-ports", "sticky-outside", "nodeport-sticky-outside"}
 	// invalidNumbers are not a port's number, or not an endpoint's.
-	strange = []uint32{
+	invalidNumbers = []uint32{
 		0, 1, ruleset.NoPort, 0xf0000001, 0xf0000100, 0xf00fff00, 0xf1000000, 0xf1001000, 0xf1000100, 0xf4000000, 0xf4010000, 0xf4000001,
 		0xf2000000, 0xf2000105, 0xf3001005, 0xf6010005, 0xf5000000, 0xf7000000, 0xfe000002, 0xff000001, 0xffffffff,
 	}
@@ -174,7 +174,7 @@ var damages = map[string]damage{
 	"numbers of no port": func(random *rand.Rand, contents map[string][]ruleset.Element) {
 		for _, name := range portMaps {
 			for i := range contents[name] {
-				contents[name][i].Value.Number = strange[random.IntN(len(strange))]
+				contents[name][i].Value.Number = invalidNumbers[random.IntN(len(invalidNumbers))]
 			}
 		}
 	},
@@ -199,7 +199,7 @@ var damages = map[string]damage{
 	},
 	"endpoints have numbers of no endpoint": func(random *rand.Rand, contents map[string][]ruleset.Element) {
 		for i := range contents["numbered-collided"] {
-			contents["numbered-collided"][i].Key.Number = strange[random.IntN(len(strange))]
+			contents["numbered-collided"][i].Key.Number = invalidNumbers[random.IntN(len(invalidNumbers))]
 		}
 	},
 	"endpoints have the numbers of ports": func(random *rand.Rand, contents map[string][]ruleset.Element) {
@@ -245,7 +245,7 @@ func TestAnyDamageIsRepaired(t *testing.T) {
 	pool = append(pool, serviceOf(sticky(portWith("large", endpoints(numbersUpTo(300)...)), time.Hour)))
 	pool[len(pool)-1].Ports[0].Frontends[0].Addr = netip.MustParseAddr("10.97.0.1")
 	pool[len(pool)-3].Ports[0].Frontends[0].Addr = netip.MustParseAddr("10.97.0.2")
-	for name, damage := range damages {
+	for name, inject := range damages {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(10) {
 				random := rand.New(rand.NewPCG(seed, 0))
@@ -253,7 +253,7 @@ func TestAnyDamageIsRepaired(t *testing.T) {
 				damaged := false
 				r.restart(t, func(objects *ruleset.Objects) {
 					if len(objects.Contents["sticky-ports"]) > 0 {
-						damage(random, objects.Contents)
+						inject(random, objects.Contents)
 						damaged = true
 					}
 				}, pool...)

@@ -23,8 +23,8 @@ func someServices() []ruleset.Service {
 		serviceOf(local(portOf("db", "10.96.0.2", first, second, "10.244.4.4:8080"), 1), portOf("db", "fd00:96::2")),
 		serviceOf(withClass(portOf("kept-local", "10.96.0.3"), ruleset.DropClass)),
 		serviceOf(withoutFrontends(portOf("without-frontends", "10.96.0.1", first))),
-		desiredService(everyKind("open", 1), on2(1, 2)...),
-		desiredService(withAffinityAndLocalPolicy(everyKind("kept", 2)), slices.Concat(on1(3), on2(4))...),
+		desiredService(everyKind("open", 1), podsOnNode2(1, 2)...),
+		desiredService(withAffinityAndLocalPolicy(everyKind("kept", 2)), slices.Concat(podsOnNode1(3), podsOnNode2(4))...),
 		emptyService("headless"),
 	)
 }
@@ -46,7 +46,7 @@ func fullSync(
 		change(&objects)
 		found[family] = objects
 	}
-	mirror, plan := ruleset.PlanFullSync(bothFamilies, wanted, home, found)
+	mirror, plan := ruleset.PlanFullSync(bothFamilies, wanted, initialNodeState, found)
 	mustApply(t, tables, plan.Batch)
 	cleanUpAll(t, tables, mirror)
 	return mirror, plan
@@ -54,7 +54,7 @@ func fullSync(
 
 func asFound(*ruleset.Objects) {}
 
-func rebuild(objects *ruleset.Objects) { objects.NeedsRecreate = true }
+func needRecreate(objects *ruleset.Objects) { objects.NeedsRecreate = true }
 
 // TestFullSyncMakesAnyTablesTheSame as a start with empty tables would, if that restored the same numbers of session
 // affinity.
@@ -72,8 +72,8 @@ func TestFullSyncMakesAnyTablesTheSame(t *testing.T) {
 		"over the same tables":          {someServices(), asFound},
 		"over tables of other Services": {others, asFound},
 		"over tables without Services":  {nil, asFound},
-		"recreating the same tables":    {someServices(), rebuild},
-		"recreating other tables":       {others, rebuild},
+		"recreating the same tables":    {someServices(), needRecreate},
+		"recreating other tables":       {others, needRecreate},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := start(t, test.before...)
@@ -84,7 +84,7 @@ func TestFullSyncMakesAnyTablesTheSame(t *testing.T) {
 			if !mirror.Equal(fresh.mirror) {
 				t.Error("the mirror differs from that of a start with empty tables")
 			}
-			if again := planned(mirror.Plan(someServices(), home)); again != nil {
+			if again := planned(mirror.Plan(someServices(), initialNodeState)); again != nil {
 				t.Errorf("a plan of the same Services is not empty: %v", again)
 			}
 		})
@@ -114,7 +114,7 @@ func reversed(services []ruleset.Service) iter.Seq[ruleset.Service] {
 func freshTables(t testing.TB, with *ruleset.Tables, wanted []ruleset.Service) *ruleset.Tables {
 	t.Helper()
 	var fresh ruleset.Tables
-	_, plan := ruleset.PlanFullSync(bothFamilies, wanted, home, numbersInUse(with))
+	_, plan := ruleset.PlanFullSync(bothFamilies, wanted, initialNodeState, numbersInUse(with))
 	mustApply(t, &fresh, plan.Batch)
 	return &fresh
 }

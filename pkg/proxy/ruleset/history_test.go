@@ -130,7 +130,7 @@ func (h *history) step(t *testing.T) {
 		change.Slices[slice.Name] = slice
 	case 7:
 		addrs := []string{fmt.Sprint("192.168.0.", number), fmt.Sprint("fd00:168::", number)}
-		h.nodeState = nodeStateWith(addrs, home.ServiceCIDRs[h.random.IntN(3):])
+		h.nodeState = nodeStateWith(addrs, initialNodeState.ServiceCIDRs[h.random.IntN(3):])
 	}
 	wanted := h.servicesOf(h.cluster.Apply(change))
 	if h.oneIn(10) {
@@ -204,15 +204,15 @@ func entriesOf(t *testing.T, tables *ruleset.Tables) map[entry]bool {
 // checkWrites checks that a plan adds only what did not exist, and deletes only what does not exist afterwards.
 func checkWrites(t *testing.T, before, after map[entry]bool, plan *ruleset.Plan) {
 	t.Helper()
-	for number, op := range slices.Concat(plan.Prerequisites.Ops, plan.Batch.Ops) {
+	for i, op := range slices.Concat(plan.Prerequisites.Ops, plan.Batch.Ops) {
 		object, isElements := op.Object.(ruleset.ElementsObject)
-		if isPrepared := number < len(plan.Prerequisites.Ops); isElements && op.Verb == ruleset.Add && isAddedFirst(object.Set.Name) != isPrepared {
+		if isPrepared := i < len(plan.Prerequisites.Ops); isElements && op.Verb == ruleset.Add && isAddedFirst(object.Set.Name) != isPrepared {
 			t.Errorf("elements of %s are in the prerequisites: %t", object.Set.Name, isPrepared)
 		}
 		if !isElements {
 			name := formatObject(op.Object)
-			isOnePorts := strings.Contains(name, "/") // such a chain changes with the number of slots
-			if op.Verb == ruleset.Add && !isOnePorts && before[entry{family: op.Family, set: name}] {
+			isDedicated := strings.Contains(name, "/") // such a chain changes with the number of slots
+			if op.Verb == ruleset.Add && !isDedicated && before[entry{family: op.Family, set: name}] {
 				t.Errorf("%s existed before", name)
 			}
 			continue
@@ -231,8 +231,8 @@ func checkWrites(t *testing.T, before, after map[entry]bool, plan *ruleset.Plan)
 
 // isReplaced reports whether an element was replaced by another one.
 func isReplaced(after map[entry]bool, old entry) bool {
-	for now := range after {
-		if now.family == old.family && now.set == old.set && now.element.Key == old.element.Key {
+	for other := range after {
+		if other.family == old.family && other.set == old.set && other.element.Key == old.element.Key {
 			return true
 		}
 	}
@@ -263,7 +263,7 @@ func TestAnyHistoryEndsLikeAFullSync(t *testing.T) {
 			if t.Failed() {
 				t.Fatalf("failed with seed %d", seed)
 			}
-			collided += len(mapsIn(t, &h.Tables, model.IPv4).collided)
+			collided += len(lookupsIn(t, &h.Tables, model.IPv4).collided)
 		}
 		h.cleanUp(t)
 		wanted := h.servicesOf(h.cluster.ServiceNames())

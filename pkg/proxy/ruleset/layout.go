@@ -42,11 +42,11 @@ var ownPriorities = PriorityBetween{uint32(splitClass), uint32(lastClass)}
 
 var (
 	// packetFrontend is the frontend as the first packet of a connection has it.
-	origTuple       = []Field{DestinationAddr, L4Proto, DestinationPort}
-	dialledNodePort = []Field{L4Proto, DestinationPort}
+	packetFrontend = []Field{DestinationAddr, L4Proto, DestinationPort}
+	packetNodePort = []Field{L4Proto, DestinationPort}
 	// conntrackFrontend is the same frontend as conntrack stores it after the DNAT.
-	origTupleConntrack        = []Field{OriginalDestinationAddr, L4Proto, OriginalDestinationPort}
-	originallyDialledNodePort = []Field{L4Proto, OriginalDestinationPort}
+	conntrackFrontend = []Field{OriginalDestinationAddr, L4Proto, OriginalDestinationPort}
+	conntrackNodePort = []Field{L4Proto, OriginalDestinationPort}
 )
 
 // StaticChains returns the chains that a family's table has regardless of the Services.
@@ -70,21 +70,21 @@ func StaticChains(family model.Family, config Config, nodeState NodeState) []Cha
 	chains := []Chain{
 		{Name: refuseChain, Hook: NoHook, Rules: refuseRules()},
 		{Name: servicesChain, Hook: NoHook, Rules: serviceRules(family, config)},
-		{Name: nodePortsChain, Hook: NoHook, Rules: translation(
-			dialledNodePort, NodePorts, NodePortEndpoints, SetLabel{NodePortLabel})},
-		{Name: stickyPortChain, Hook: NoHook, Rules: stickyPortRules(origTuple, outside, StickyPorts, StickyOutside)},
+		{Name: nodePortsChain, Hook: NoHook, Rules: translationRules(
+			packetNodePort, NodePorts, NodePortEndpoints, SetLabel{NodePortLabel})},
+		{Name: stickyPortChain, Hook: NoHook, Rules: stickyPortRules(packetFrontend, outside, StickyPorts, StickyOutside)},
 		{Name: nodePortPrefix + stickyPortChain, Hook: NoHook, Rules: stickyPortRules(
-			dialledNodePort, outside, NodePortStickyPorts, NodePortStickyOutside)},
-		{Name: stickyPickChain, Hook: NoHook, Rules: stickyPickRules(origTuple, Sticky, StickyEndpoints)},
+			packetNodePort, outside, NodePortStickyPorts, NodePortStickyOutside)},
+		{Name: stickyPickChain, Hook: NoHook, Rules: stickyPickRules(packetFrontend, Sticky, StickyEndpoints)},
 		{Name: nodePortPrefix + stickyPickChain, Hook: NoHook, Rules: stickyPickRules(
-			dialledNodePort, NodePortSticky, NodePortStickyEndpoints)},
+			packetNodePort, NodePortSticky, NodePortStickyEndpoints)},
 		{Name: numberedChain, Hook: NoHook, Rules: []Rule{
 			{DNAT{Key: []Field{L4Proto, Priority}, Map: Numbered}}, {DNAT{Key: []Field{L4Proto, Priority}, Map: NumberedCollided}}}},
 		{Name: masqueradeChain, Hook: NoHook, Rules: masqueradeRules(family, config)},
 		{Name: fromNodeChain, Hook: NoHook, Rules: []Rule{{IsLocal{Field: SourceAddr}, Masquerade{}}}},
 		{Name: EntryChain, Hook: Prerouting, Priority: PriorityDNAT, Rules: []Rule{jump(servicesChain)}},
 		{Name: "nat-output", Hook: Output, Priority: PriorityDNAT, Rules: []Rule{jump(servicesChain)}},
-		{Name: "nat-postrouting", Hook: Postrouting, Priority: PrioritySNAT, Rules: append(unallocated(family, nodeState.ServiceCIDRs),
+		{Name: "nat-postrouting", Hook: Postrouting, Priority: PrioritySNAT, Rules: append(unallocatedRules(family, nodeState.ServiceCIDRs),
 			Rule{ownPriorities, WritePriority{}},
 			Rule{HasLabel{TranslatedLabel}, HasDestinationNAT{}, VerdictStatement{Verdict{Kind: Jump, Chain: masqueradeChain}}})},
 	}
@@ -99,9 +99,9 @@ func StaticChains(family model.Family, config Config, nodeState NodeState) []Cha
 func serviceRules(family model.Family, config Config) []Rule {
 	rules := []Rule{
 		{ownPriorities, WritePriority{}},
-		{SetPriority{Key: origTuple, Map: Restricted}, VerdictStatement{Verdict{Kind: Jump, Chain: sourceRangesChain}}},
+		{SetPriority{Key: packetFrontend, Map: Restricted}, VerdictStatement{Verdict{Kind: Jump, Chain: sourceRangesChain}}},
 	}
-	rules = append(rules, translation(origTuple, Services, Endpoints)...)
+	rules = append(rules, translationRules(packetFrontend, Services, Endpoints)...)
 	rules = append(rules,
 		append(matchNodePortAddr(family, config), VerdictStatement{Verdict{Kind: Jump, Chain: nodePortsChain}}),
 		// A ClusterIP that is also an address of the node is not refused: a DNS cache may listen there.
@@ -113,7 +113,7 @@ func serviceRules(family model.Family, config Config) []Rule {
 	if config.NodePorts.Localhost { // the map has all node ports of any class: no Service owns elements for this
 		rules = append(rules, Rule{
 			InPrefix{Field: DestinationAddr, Prefix: model.LoopbackPrefix(family)},
-			SetPriority{Key: dialledNodePort, Map: NodePorts}, VerdictStatement{Verdict{Kind: Goto, Chain: localhostChain}},
+			SetPriority{Key: packetNodePort, Map: NodePorts}, VerdictStatement{Verdict{Kind: Goto, Chain: localhostChain}},
 		})
 	}
 	return rules
@@ -162,7 +162,7 @@ func localhostRules(family model.Family, config Config) []Rule {
 // frontend. A packet sees the tables as they are at each step: if it has a class without a chain, or a slot without an
 // endpoint, it is dropped and the client sends it again. So a labelled connection is translated here, refused or
 // dropped.
-func translation(key []Field, services, endpoints Set, label ...Statement) []Rule {
+func translationRules(key []Field, services, endpoints Set, label ...Statement) []Rule {
 	return []Rule{
 		append(Rule{SetPriority{Key: key, Map: services}, SetLabel{TranslatedLabel}}, label...),
 		{VerdictOf{Key: []Field{Priority}, Map: Dispatch}},
@@ -184,7 +184,7 @@ func matchNodePortAddr(family model.Family, config Config) Rule {
 // unallocatedRules returns the rules that drop packets to an address that may become a ClusterIP. They are in
 // postrouting, after the chains of every other proxy on the node that serves some of the Services. An address of the
 // node itself, perhaps for a DNS cache, is exempt.
-func unallocated(family model.Family, serviceCIDRs []netip.Prefix) []Rule {
+func unallocatedRules(family model.Family, serviceCIDRs []netip.Prefix) []Rule {
 	var rules []Rule
 	for _, prefix := range serviceCIDRs {
 		if model.FamilyOfPrefix(prefix) == family {
@@ -227,10 +227,10 @@ func masqueradeRules(family model.Family, config Config) []Rule {
 	}
 	rules = append(rules, Rule{clusterIP, VerdictStatement{Verdict{Kind: Return}}})
 	fromNode := VerdictStatement{Verdict{Kind: Goto, Chain: fromNodeChain}}
-	rules = append(rules, eachProtocol(InSet{Key: origTupleConntrack, Set: ExternalCluster}, Masquerade{})...)
-	rules = append(rules, eachProtocol(InSet{Key: origTupleConntrack, Set: ExternalLocal}, fromNode)...)
-	rules = append(rules, eachProtocol(InSet{Key: originallyDialledNodePort, Set: NodePortCluster}, Masquerade{})...)
-	return append(rules, eachProtocol(InSet{Key: originallyDialledNodePort, Set: NodePortLocal}, fromNode)...)
+	rules = append(rules, eachProtocol(InSet{Key: conntrackFrontend, Set: ExternalCluster}, Masquerade{})...)
+	rules = append(rules, eachProtocol(InSet{Key: conntrackFrontend, Set: ExternalLocal}, fromNode)...)
+	rules = append(rules, eachProtocol(InSet{Key: conntrackNodePort, Set: NodePortCluster}, Masquerade{})...)
+	return append(rules, eachProtocol(InSet{Key: conntrackNodePort, Set: NodePortLocal}, fromNode)...)
 }
 
 // eachProtocol returns a rule for each protocol, because nft knows the type of `ct original proto-dst` only after a

@@ -27,7 +27,7 @@ var configurations = map[string]struct {
 	config       ruleset.Config
 	serviceCIDRs []netip.Prefix
 }{
-	"cluster-cidr": {ruleset.Config{LocalTraffic: pods, NodePorts: model.NodePortAddresses{Primary: true}}, home.ServiceCIDRs},
+	"cluster-cidr": {ruleset.Config{LocalTraffic: pods, NodePorts: model.NodePortAddresses{Primary: true}}, initialNodeState.ServiceCIDRs},
 	"cluster-cidr-of-one-family": {
 		ruleset.Config{LocalTraffic: ruleset.LocalTraffic{Prefixes: pods.Prefixes[1:]}, NodePorts: model.NodePortAddresses{Primary: true}},
 		prefixes("10.96.0.0/16", "10.97.0.0/24"),
@@ -71,7 +71,7 @@ func TestAConfigurationWithOneFamilyMakesOneTable(t *testing.T) {
 	for _, family := range model.Families {
 		config := bothFamilies
 		config.Families = []model.Family{family}
-		mirror, plan := ruleset.PlanFullSync(config, services(desiredService(everyKind("web", 1), on1(1)...)), home, nil)
+		mirror, plan := ruleset.PlanFullSync(config, services(desiredService(everyKind("web", 1), podsOnNode1(1)...)), initialNodeState, nil)
 		var tables ruleset.Tables
 		mustApply(t, &tables, plan.Batch)
 		for _, other := range model.Families {
@@ -109,8 +109,8 @@ func TestNewNodeState(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := ruleset.Config{Families: test.families, NodePorts: test.nodePorts}
-			got := ruleset.NewNodeState(config, node, present, home.ServiceCIDRs)
-			want := ruleset.NodeState{NodePortAddrs: test.want, ServiceCIDRs: home.ServiceCIDRs}
+			got := ruleset.NewNodeState(config, node, present, initialNodeState.ServiceCIDRs)
+			want := ruleset.NodeState{NodePortAddrs: test.want, ServiceCIDRs: initialNodeState.ServiceCIDRs}
 			if diff := cmp.Diff(want, got, comparePorts); diff != "" {
 				t.Errorf("node state (-want +got):\n%s", diff)
 			}

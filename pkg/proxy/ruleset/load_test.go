@@ -48,9 +48,9 @@ func TestNFTLoadsTheTablesOfEveryConfiguration(t *testing.T) {
 				plain.Frontends[i].Port = 81
 			}
 			services := append(someServices(), stickyBroad(), serviceOf(plain))
-			for at, endpoints := range [][]netip.AddrPort{colliding(t, 2), endpoints(numbersUpTo(257)...), endpoints(numbersUpTo(4097)...)} {
-				port := sticky(portWith(fmt.Sprint("size-", at), endpoints), time.Hour)
-				port.Frontends[0].Addr = netip.AddrFrom4([4]byte{10, 97, 0, byte(at)})
+			for index, endpoints := range [][]netip.AddrPort{colliding(t, 2), endpoints(numbersUpTo(257)...), endpoints(numbersUpTo(4097)...)} {
+				port := sticky(portWith(fmt.Sprint("size-", index), endpoints), time.Hour)
+				port.Frontends[0].Addr = netip.AddrFrom4([4]byte{10, 97, 0, byte(index)})
 				services = append(services, serviceOf(port))
 			}
 			_, plan := ruleset.PlanFullSync(config, services, ruleset.NodeState{ServiceCIDRs: test.serviceCIDRs}, nil)
@@ -70,7 +70,7 @@ func TestNFTLoadsEveryStatement(t *testing.T) {
 	for _, family := range model.Families {
 		namespace := netns.New(t)
 		for name, test := range statementCases() {
-			if _, ok := test.in(family); !ok {
+			if _, ok := test.textIn(family); !ok {
 				continue
 			}
 			printed := text(t, tablesWith(t, family, test.rule))

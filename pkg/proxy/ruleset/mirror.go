@@ -90,12 +90,12 @@ type refCounted[V any] struct {
 
 // addOwner changes the number of owners in a plan, which starts with the mirror's. A new owner sets the value.
 func addOwner[K comparable, V any](plan, mirror map[K]refCounted[V], key K, value V, delta int) {
-	now := planned(plan, mirror, key)
+	entry := planned(plan, mirror, key)
 	if delta > 0 {
-		now.value = value
+		entry.value = value
 	}
-	now.owners += delta
-	plan[key] = now
+	entry.owners += delta
+	plan[key] = entry
 }
 
 // newMirror returns the mirror of a kernel without our tables.
@@ -185,9 +185,9 @@ func (m *Mirror) countPorts(service Service, delta int) {
 
 // acceptObjects takes over chains or sets. One that lost its last owner is a leftover until the cleanup.
 func acceptObjects[V any](have, planned map[objectKey]refCounted[V], leftover map[objectKey]bool) {
-	for key, now := range planned {
-		if now.owners > 0 {
-			have[key] = now
+	for key, entry := range planned {
+		if entry.owners > 0 {
+			have[key] = entry
 			delete(leftover, key)
 			continue
 		}
@@ -209,7 +209,7 @@ func (m *Mirror) Cleanup(limit int) Batch {
 	if !m.cleanUpElements(&batch, limit) {
 		return batch
 	}
-	m.cleaning.sets, m.cleaning.chains = len(m.leftoverSets) > 0, m.sweepsChains()
+	m.cleaning.sets, m.cleaning.chains = len(m.leftoverSets) > 0, m.onlyChainsLeft()
 	if m.cleaning.chains || m.cleaning.sets { // the rules of the chains use the sets
 		for _, key := range sortedKeys(m.leftoverChains) {
 			batch.add(Flush, key.family, ChainObject{Chain{Name: key.name}})
@@ -231,11 +231,13 @@ func (m *Mirror) Cleanup(limit int) Batch {
 
 // IsClean reports whether nothing is left to clean up.
 func (m *Mirror) IsClean() bool {
-	return m.sweepsChains() && len(m.leftoverChains) == 0 && len(m.leftoverCounters) == 0
+	return m.onlyChainsLeft() && len(m.leftoverChains) == 0 && len(m.leftoverCounters) == 0
 }
 
 // onlyChainsLeft reports whether only chains and counters may be left to clean up.
-func (m *Mirror) sweepsChains() bool { return len(m.leftoverSets) == 0 && len(m.deferredDeletes) == 0 }
+func (m *Mirror) onlyChainsLeft() bool {
+	return len(m.leftoverSets) == 0 && len(m.deferredDeletes) == 0
+}
 
 // cleanUpElements deletes elements, and reports whether these are all.
 func (m *Mirror) cleanUpElements(batch *Batch, limit int) bool {

@@ -37,7 +37,7 @@ func classesOf(service *model.Service, port ruleset.Port) classes {
 // TestTheClassOfEveryFrontend under each pair of policies, wherever the endpoints are. The first of a pair is
 // internalTrafficPolicy, the second externalTrafficPolicy.
 func TestTheClassOfEveryFrontend(t *testing.T) {
-	nowhere, elsewhere, here := []pod(nil), on2(1, 2), on1(3)
+	nowhere, elsewhere, here := []pod(nil), podsOnNode2(1, 2), podsOnNode1(3)
 	everywhere := slices.Concat(here, elsewhere)
 	for name, test := range map[string]struct {
 		internalLocal, externalLocal bool
@@ -86,7 +86,7 @@ func TestAnExternalPolicyMeansNothingToAServiceWithoutExternalFrontends(t *testi
 	service := everyKind("web", 1)
 	service.LoadBalancerIPs, service.ExternalIPs, service.ExternalTrafficLocal = nil, nil, true
 	service.Ports[0].NodePort = 0
-	for _, port := range desiredService(service, slices.Concat(on1(1), on2(2))...).Ports {
+	for _, port := range desiredService(service, slices.Concat(podsOnNode1(1), podsOnNode2(2))...).Ports {
 		if diff := cmp.Diff(classes{clusterIP: "class/2"}, classesOf(&service, port), cmp.AllowUnexported(classes{})); diff != "" {
 			t.Errorf("classes in %s (-want +got):\n%s", port.ID.Family, diff)
 		}
@@ -116,7 +116,7 @@ func TestLocalEndpointsOfAPort(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			service := everyKind("web", 1)
 			test.change(&service)
-			for _, port := range desiredService(service, slices.Concat(on1(1, 2), on2(3))...).Ports {
+			for _, port := range desiredService(service, slices.Concat(podsOnNode1(1, 2), podsOnNode2(3))...).Ports {
 				want := [][]netip.AddrPort{addrsOf(port, test.cluster), addrsOf(port, test.local), addrsOf(port, test.onNode)}
 				if diff := cmp.Diff(want, [][]netip.AddrPort{port.Cluster, port.Local, port.OnNode}, comparePorts); diff != "" {
 					t.Errorf("endpoints of all nodes, kept local, and on this node in %s (-want +got):\n%s", port.ID.Family, diff)
@@ -129,10 +129,10 @@ func TestLocalEndpointsOfAPort(t *testing.T) {
 // TestAnEndpointOwnsASlotForEachTimeItIsChosen, and is still one endpoint on this node.
 func TestAnEndpointOwnsASlotForEachTimeItIsChosen(t *testing.T) {
 	service := withAffinityAndLocalPolicy(everyKind("web", 1))
-	for _, decision := range decisionsFor(service, slices.Concat(on1(1, 2), on2(3))...) {
-		here, alsoHere, there := decision.Endpoints[0], decision.Endpoints[1], decision.Endpoints[2]
-		decision.Selection.Cluster.Endpoints = []model.PortEndpoint{alsoHere, alsoHere, there, there, alsoHere}
-		decision.Selection.Local.Endpoints = []model.PortEndpoint{here, here, alsoHere}
+	for _, decision := range decisionsFor(service, slices.Concat(podsOnNode1(1, 2), podsOnNode2(3))...) {
+		local1, local2, remote := decision.Endpoints[0], decision.Endpoints[1], decision.Endpoints[2]
+		decision.Selection.Cluster.Endpoints = []model.PortEndpoint{local2, local2, remote, remote, local2}
+		decision.Selection.Local.Endpoints = []model.PortEndpoint{local1, local1, local2}
 		port := ruleset.NewPort(decision)
 		want := [][]netip.AddrPort{
 			addrsOf(port, []int{2, 2, 3, 3, 2}), addrsOf(port, []int{1, 1, 2}), addrsOf(port, []int{1, 2}),
@@ -179,7 +179,7 @@ func TestMoreEndpointsThanSlotsAreSkipped(t *testing.T) {
 // TestSourceRangesOfALoadBalancerAddress: source ranges restrict no other frontend, and no other family.
 func TestSourceRangesOfALoadBalancerAddress(t *testing.T) {
 	ranges := []string{"192.0.2.0/25", "192.0.2.200/32"}
-	at := func(addr string) model.Node {
+	nodeAt := func(addr string) model.Node {
 		return model.Node{Name: node1.Name, Addresses: []netip.Addr{netip.MustParseAddr(addr)}}
 	}
 	for name, test := range map[string]struct {
@@ -189,11 +189,11 @@ func TestSourceRangesOfALoadBalancerAddress(t *testing.T) {
 		sources    []string
 	}{
 		"the ranges":                {node1, func(*model.Service) {}, []string{"203.0.113.1:80"}, ranges},
-		"a node outside the ranges": {at("192.0.2.199"), func(*model.Service) {}, []string{"203.0.113.1:80"}, ranges},
+		"a node outside the ranges": {nodeAt("192.0.2.199"), func(*model.Service) {}, []string{"203.0.113.1:80"}, ranges},
 		"a node in a range may use the address as its source": {
-			at("192.0.2.99"), func(*model.Service) {}, []string{"203.0.113.1:80"}, append(ranges[:2:2], "203.0.113.1/32"),
+			nodeAt("192.0.2.99"), func(*model.Service) {}, []string{"203.0.113.1:80"}, append(ranges[:2:2], "203.0.113.1/32"),
 		},
-		"a node in a range that contains the address adds nothing": {at("203.0.113.99"), func(s *model.Service) {
+		"a node in a range that contains the address adds nothing": {nodeAt("203.0.113.99"), func(s *model.Service) {
 			s.SourceRanges = []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24")}
 		}, []string{"203.0.113.1:80"}, []string{"203.0.113.0/24"}},
 		"without a range of the family: all clients": {node1, func(s *model.Service) { s.SourceRanges = s.SourceRanges[2:] }, nil, nil},

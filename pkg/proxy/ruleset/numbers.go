@@ -53,26 +53,26 @@ func (n numbering) eachSlot(key Tuple, first uint32, slots []netip.AddrPort, yie
 
 // renumbered returns a view's numbers for its current endpoints. An endpoint that remains keeps its number; a new one
 // never gets the number of a removed one, because it would inherit that one's clients.
-func (n numbering) renumbered(t *sizeClass, endpoints []netip.AddrPort) []numberedEndpoint {
+func (n numbering) renumbered(size *sizeClass, endpoints []netip.AddrPort) []numberedEndpoint {
 	numbered := make([]numberedEndpoint, len(endpoints))
 	var small [256]bool // on the stack, enough for nearly all ports
 	taken := small[:]
-	if t.capacity() > len(small) {
-		taken = make([]bool, t.capacity())
+	if size.capacity() > len(small) {
+		taken = make([]bool, size.capacity())
 	}
-	number := func(i int, offset uint32, collided bool) {
+	assign := func(i int, offset uint32, collided bool) {
 		taken[offset] = true
 		numbered[i] = numberedEndpoint{endpoints[i], n.port | endpointFlag | offset, collided}
 	}
 	for _, old := range n.endpoints {
-		taken[t.endpointOf(old.number)] = true
+		taken[size.endpointOf(old.number)] = true
 	}
 	var unassigned []int
 	for i, endpoint := range endpoints {
 		if index, found := n.find(endpoint); found {
 			numbered[i] = n.endpoints[index]
-		} else if offset := t.firstChoice(endpoint); !taken[offset] {
-			number(i, offset, false)
+		} else if offset := size.firstChoice(endpoint); !taken[offset] {
+			assign(i, offset, false)
 		} else {
 			unassigned = append(unassigned, i)
 		}
@@ -82,7 +82,7 @@ func (n numbering) renumbered(t *sizeClass, endpoints []netip.AddrPort) []number
 		for taken[free] {
 			free++
 		}
-		number(i, free, true)
+		assign(i, free, true)
 	}
 	return numbered
 }
@@ -162,32 +162,32 @@ func (b *planBuilder) affinityOf(port *Port, endpoints [2][]netip.AddrPort, old 
 	if size != old.sizeClass || !fits {
 		old = affinityState{shard: b.leastUsedShard(port.ID.Family, size)}
 	}
-	now := &affinityState{timeout: b.timeoutFor(port.Affinity), sizeClass: size, shard: old.shard}
-	for view := range now.views {
+	state := &affinityState{timeout: b.timeoutFor(port.Affinity), sizeClass: size, shard: old.shard}
+	for view := range state.views {
 		if len(endpoints[view]) == 0 {
 			continue
 		}
-		numbering := old.views[view]
-		if numbering.port == 0 {
-			if numbering.port = b.freeNumber(port, now, viewKind(view)); numbering.port == 0 {
+		numbers := old.views[view]
+		if numbers.port == 0 {
+			if numbers.port = b.freeNumber(port, state, viewKind(view)); numbers.port == 0 {
 				return nil
 			}
 		}
-		numbering.endpoints = numbering.renumbered(now.sizeClass, endpoints[view])
-		now.views[view] = numbering
+		numbers.endpoints = numbers.renumbered(state.sizeClass, endpoints[view])
+		state.views[view] = numbers
 	}
-	return now
+	return state
 }
 
 // sizeClassFor returns the smallest size class with room for all endpoints, including removed ones, but never one below
 // the port's present class. It also reports whether there is room: the largest class may lack it while all endpoints
 // are replaced.
-func (a *affinityState) sizeClassFor(endpoints [2][]netip.AddrPort) (t *sizeClass, fits bool) {
-	for _, t = range sizeClasses[max(0, slices.Index(sizeClasses, a.sizeClass)):] {
+func (a *affinityState) sizeClassFor(endpoints [2][]netip.AddrPort) (size *sizeClass, fits bool) {
+	for _, size = range sizeClasses[max(0, slices.Index(sizeClasses, a.sizeClass)):] {
 		fits = true
 		for view := range a.views {
 			old := &a.views[view]
-			room := t.capacity() - len(old.endpoints)
+			room := size.capacity() - len(old.endpoints)
 			for _, endpoint := range endpoints[view] {
 				if _, stays := old.find(endpoint); !stays {
 					room--
@@ -199,19 +199,19 @@ func (a *affinityState) sizeClassFor(endpoints [2][]netip.AddrPort) (t *sizeClas
 			break
 		}
 	}
-	return t, fits
+	return size, fits
 }
 
 // leastUsedShard returns the shard whose map the fewest ports share.
-func (b *planBuilder) leastUsedShard(family model.Family, t *sizeClass) uint32 {
-	fewest, owners := t.firstShard, -1
-	for shard := t.firstShard; shard < t.firstShard+t.shards; shard++ {
+func (b *planBuilder) leastUsedShard(family model.Family, size *sizeClass) uint32 {
+	leastUsed, owners := size.firstShard, -1
+	for shard := size.firstShard; shard < size.firstShard+size.shards; shard++ {
 		sharing := planned(b.plan.shards, b.mirror.shards, shardKey{family, shard})
 		if owners < 0 || sharing < owners {
-			fewest, owners = shard, sharing
+			leastUsed, owners = shard, sharing
 		}
 	}
-	return fewest
+	return leastUsed
 }
 
 // freeNumber returns a number that no other port has; zero if none is left. The port's name determines the start and
@@ -219,9 +219,9 @@ func (b *planBuilder) leastUsedShard(family model.Family, t *sizeClass) uint32 {
 func (b *planBuilder) freeNumber(port *Port, state *affinityState, view viewKind) uint32 {
 	hash := sha256.Sum256([]byte(port.objectName("") + []string{clusterView: "", localView: localSuffix}[view]))
 	start, step := binary.BigEndian.Uint32(hash[:]), binary.BigEndian.Uint32(hash[4:])|1
-	inShard := uint32(1) << (24 - state.sizeClass.bits) / state.sizeClass.shards // powers of two: the search visits each number once
-	for try := range inShard {
-		index := (start+try*step)%inShard*state.sizeClass.shards + state.shard - state.sizeClass.firstShard
+	numbersInShard := uint32(1) << (24 - state.sizeClass.bits) / state.sizeClass.shards // powers of two: the search visits each number once
+	for try := range numbersInShard {
+		index := (start+try*step)%numbersInShard*state.sizeClass.shards + state.shard - state.sizeClass.firstShard
 		number := state.sizeClass.prefix | index<<state.sizeClass.bits
 		if number != state.views[1-view].port && !b.isTaken(numberKey{port.ID.Family, number}) {
 			return number
@@ -244,16 +244,16 @@ func (b *planBuilder) timeoutFor(want time.Duration) time.Duration {
 	if slices.Contains(reservedTimeouts, want) {
 		return want
 	}
-	used, others := map[time.Duration]bool{}, 0
+	used, nonReserved := map[time.Duration]bool{}, 0
 	for _, timeouts := range []map[time.Duration]int{b.mirror.timeouts, b.plan.timeouts} {
 		for timeout, owners := range timeouts {
 			if owners > 0 && !used[timeout] && !slices.Contains(reservedTimeouts, timeout) {
 				used[timeout] = true
-				others++
+				nonReserved++
 			}
 		}
 	}
-	if used[want] || others < maxTimeouts {
+	if used[want] || nonReserved < maxTimeouts {
 		return want
 	}
 	longer := slices.Max(reservedTimeouts)
@@ -305,7 +305,7 @@ type protocolNumber struct {
 	number   uint32
 }
 
-func newRestored(found Objects) *restoredNumbers {
+func newRestoredNumbers(found Objects) *restoredNumbers {
 	r := &restoredNumbers{used: map[uint32]bool{}, endpoints: map[protocolNumber][]numberedEndpoint{}}
 	r.inside = r.portsIn(found, StickyPorts, NodePortStickyPorts)
 	r.outside = r.portsIn(found, StickyOutside, NodePortStickyOutside)

@@ -55,36 +55,36 @@ func diffNumbers(before, after map[model.PortID]*ruleset.AffinityState) string {
 // a larger size class, and so does an endpoint; a new one gets none that existed before.
 func checkKept(t testing.TB, before, after map[model.PortID]*ruleset.AffinityState) {
 	t.Helper()
-	for id, now := range after {
+	for id, current := range after {
 		old := before[id]
-		if old == nil || old.SizeClass != now.SizeClass {
-			if old != nil && old.SizeClass > now.SizeClass {
-				t.Errorf("%v moves down from size class %d to %d", id, old.SizeClass, now.SizeClass)
+		if old == nil || old.SizeClass != current.SizeClass {
+			if old != nil && old.SizeClass > current.SizeClass {
+				t.Errorf("%v moves down from size class %d to %d", id, old.SizeClass, current.SizeClass)
 			}
 			continue
 		}
-		if old.Shard != now.Shard {
-			t.Errorf("%v moves from shard %d to %d", id, old.Shard, now.Shard)
+		if old.Shard != current.Shard {
+			t.Errorf("%v moves from shard %d to %d", id, old.Shard, current.Shard)
 		}
 		for view := range old.Views {
-			checkViewKept(t, id, old.Views[view], now.Views[view])
+			checkViewKept(t, id, old.Views[view], current.Views[view])
 		}
 	}
 }
 
-func checkViewKept(t testing.TB, id model.PortID, old, now ruleset.Numbering) {
+func checkViewKept(t testing.TB, id model.PortID, old, current ruleset.Numbering) {
 	t.Helper()
-	if old.Port == 0 || now.Port == 0 {
+	if old.Port == 0 || current.Port == 0 {
 		return
 	}
-	if old.Port != now.Port {
-		t.Errorf("%v had the number %x and now has %x", id, old.Port, now.Port)
+	if old.Port != current.Port {
+		t.Errorf("%v had the number %x and now has %x", id, old.Port, current.Port)
 	}
 	taken := map[uint32]netip.AddrPort{}
 	for endpoint, number := range old.Endpoints {
 		taken[number] = endpoint
 	}
-	for endpoint, number := range now.Endpoints {
+	for endpoint, number := range current.Endpoints {
 		if before, stays := old.Endpoints[endpoint]; stays && before != number {
 			t.Errorf("%v: %s had the number %x and now has %x", id, endpoint, before, number)
 		}
@@ -141,12 +141,12 @@ func stickyWeb(endpoints ...netip.AddrPort) ruleset.Service {
 // TestAnEndpointKeepsItsNumberAsLongAsItStays, whatever other endpoints are added and removed, even if the hashes of
 // several collide; and a new endpoint has no number that another one just had.
 func TestAnEndpointKeepsItsNumberAsLongAsItStays(t *testing.T) {
-	same := colliding(t, 4)
-	pool := append(slices.Clone(same), endpoints(numbersUpTo(60)...)...)
+	collisions := colliding(t, 4)
+	pool := append(slices.Clone(collisions), endpoints(numbersUpTo(60)...)...)
 	slices.SortFunc(pool, netip.AddrPort.Compare)
 	pool = slices.Compact(pool)
 	random := rand.New(rand.NewPCG(5, 6))
-	r := start(t, stickyWeb(same...))
+	r := start(t, stickyWeb(collisions...))
 	checkNumbers(t, r)
 	collided := 0
 	for range 300 {
@@ -158,7 +158,7 @@ func TestAnEndpointKeepsItsNumberAsLongAsItStays(t *testing.T) {
 			}
 		}
 		r.changeAndCheckNumbers(t, stickyWeb(want...))
-		collided += len(mapsIn(t, &r.Tables, model.IPv4).collided)
+		collided += len(lookupsIn(t, &r.Tables, model.IPv4).collided)
 		if random.IntN(4) == 0 {
 			before := numbersOf(r.mirror)
 			r.restart(t, asFound, r.mirror.Service(serviceName("web")))
@@ -178,19 +178,19 @@ func TestAnEndpointKeepsItsNumberAsLongAsItStays(t *testing.T) {
 // TestTheReplacementOfAnEndpointHasAnotherNumber, or its clients would be sent to it, even if its address gives it the
 // same number.
 func TestTheReplacementOfAnEndpointHasAnotherNumber(t *testing.T) {
-	same := colliding(t, 2)
+	collisions := colliding(t, 2)
 	number := func(r *rig, endpoint netip.AddrPort) uint32 {
 		return r.mirror.Service(serviceName("web")).Ports[0].AffinityOf().Views[0].Endpoints[endpoint]
 	}
-	r := start(t, stickyWeb(same[0]))
-	before := number(r, same[0])
-	r.changeAndCheckNumbers(t, stickyWeb(same[1]))
-	if after := number(r, same[1]); after == before || after == 0 {
-		t.Errorf("%s has the number %x; %s had %x before", same[1], after, same[0], before)
+	r := start(t, stickyWeb(collisions[0]))
+	before := number(r, collisions[0])
+	r.changeAndCheckNumbers(t, stickyWeb(collisions[1]))
+	if after := number(r, collisions[1]); after == before || after == 0 {
+		t.Errorf("%s has the number %x; %s had %x before", collisions[1], after, collisions[0], before)
 	}
-	r.changeAndCheckNumbers(t, stickyWeb(same...))
-	if again := number(r, same[0]); again != before {
-		t.Errorf("%s is added again with the number %x, and had %x", same[0], again, before)
+	r.changeAndCheckNumbers(t, stickyWeb(collisions...))
+	if again := number(r, collisions[0]); again != before {
+		t.Errorf("%s is added again with the number %x, and had %x", collisions[0], again, before)
 	}
 }
 
@@ -207,7 +207,7 @@ func TestNumbersAreTheSameAfterARestart(t *testing.T) {
 	r.cleanUp(t)
 	checkNumbers(t, r)
 	before, printed := numbersOf(r.mirror), text(t, &r.Tables)
-	ports, collided := 0, len(mapsIn(t, &r.Tables, model.IPv4).collided)
+	ports, collided := 0, len(lookupsIn(t, &r.Tables, model.IPv4).collided)
 	for _, service := range services {
 		for _, port := range service.Ports {
 			state := before[port.ID]
@@ -236,7 +236,7 @@ func TestNumbersAreTheSameAfterARestart(t *testing.T) {
 		name   string
 		forget func(*ruleset.Objects)
 	}{
-		{"recreated", rebuild},
+		{"recreated", needRecreate},
 		{"with unknown contents", func(objects *ruleset.Objects) { objects.Contents = nil }},
 	} {
 		r.restart(t, table.forget, services...)
@@ -251,16 +251,16 @@ func TestNumbersAreTheSameAfterARestart(t *testing.T) {
 // Service has by now.
 func TestAKeptVersionHasNoNumbersWithoutFrontends(t *testing.T) {
 	r := start(t, serviceOf(withNodePort(sticky(portOf("web", "10.96.0.1", first, second), time.Hour))))
-	held := r.mirror.Service(serviceName("web"))
-	held.Ports = slices.Clone(held.Ports)
-	held.Ports[0] = withoutFirst(held.Ports[0])
+	kept := r.mirror.Service(serviceName("web"))
+	kept.Ports = slices.Clone(kept.Ports)
+	kept.Ports[0] = withoutFirst(kept.Ports[0])
 	before := numbersOf(r.mirror)
-	r.changeAndCheckNumbers(t, held)
+	r.changeAndCheckNumbers(t, kept)
 	if diff := diffNumbers(before, numbersOf(r.mirror)); diff != "" {
 		t.Errorf("numbers (-before +with only a node port):\n%s", diff)
 	}
-	held.Ports[0] = withoutFrontends(held.Ports[0])
-	r.changeAndCheckNumbers(t, held)
+	kept.Ports[0] = withoutFrontends(kept.Ports[0])
+	r.changeAndCheckNumbers(t, kept)
 	if numbers := numbersOf(r.mirror); len(numbers) > 0 {
 		t.Errorf("the port without frontends has the numbers %+v", numbers)
 	}
@@ -292,19 +292,19 @@ func TestFewMapsAndChainsServeAnyNumberOfServices(t *testing.T) {
 		services[i].Ports[0].Affinity = time.Duration(1+i%40) * time.Minute
 	}
 	r := start(t, services...)
-	maps, chains, shards := 0, 0, map[int]int{}
+	mapCount, chainCount, shards := 0, 0, map[int]int{}
 	for _, name := range r.Objects(model.IPv4).Sets {
 		if strings.HasPrefix(name, "affinity-") {
-			maps++
+			mapCount++
 		}
 	}
 	for _, name := range r.Objects(model.IPv4).Chains {
 		if strings.Contains(name, "sticky-") && !strings.HasSuffix(name, "-port") && !strings.HasSuffix(name, "-draw") {
-			chains++
+			chainCount++
 		}
 	}
-	if small := ruleset.Shards()[0]; maps != small || chains > 2*small*(ruleset.MaxTimeouts+2) {
-		t.Errorf("there are %d maps and %d chains, want %d and %d at most", maps, chains, small, 2*small*(ruleset.MaxTimeouts+2))
+	if small := ruleset.Shards()[0]; mapCount != small || chainCount > 2*small*(ruleset.MaxTimeouts+2) {
+		t.Errorf("there are %d maps and %d chains, want %d and %d at most", mapCount, chainCount, small, 2*small*(ruleset.MaxTimeouts+2))
 	}
 	for _, state := range numbersOf(r.mirror) {
 		shards[state.Shard]++
@@ -362,9 +362,9 @@ func TestTheFirstPortsShareNoMap(t *testing.T) {
 
 // TestAPortWithManyEndpointsMovesToALargerSizeClass, and keeps that size class as long as the port exists.
 func TestAPortWithManyEndpointsMovesToALargerSizeClass(t *testing.T) {
-	rooms := ruleset.SizeClasses()
-	if want := []int{256, 4096, 65536}; !slices.Equal(rooms, want) {
-		t.Fatalf("the size classes have room for %v endpoints, want %v", rooms, want)
+	capacities := ruleset.SizeClasses()
+	if want := []int{256, 4096, 65536}; !slices.Equal(capacities, want) {
+		t.Fatalf("the size classes have room for %v endpoints, want %v", capacities, want)
 	}
 	r := start(t, stickyWeb(endpoints(1)...))
 	for _, step := range []struct{ endpoints, tier int }{
@@ -381,9 +381,9 @@ func TestAPortWithManyEndpointsMovesToALargerSizeClass(t *testing.T) {
 			t.Errorf("with %d endpoints: numbers (-before +after a restart):\n%s", step.endpoints, diff)
 		}
 	}
-	for _, count := range rooms[:2] {
+	for _, count := range capacities[:2] {
 		if got := withNumbers(t, stickyWeb(endpoints(numbersUpTo(count)...)...)).Ports[0].AffinityOf(); ruleset.SizeClasses()[got.SizeClass] != count {
-			t.Errorf("%d endpoints have numbers of size class %d, which has room for %d", count, got.SizeClass, rooms[got.SizeClass])
+			t.Errorf("%d endpoints have numbers of size class %d, which has room for %d", count, got.SizeClass, capacities[got.SizeClass])
 		}
 	}
 	r.change(t, emptyService("web"))
@@ -469,16 +469,16 @@ func TestAPortWithoutANumberBalances(t *testing.T) {
 		"two views, and one number is left": {two, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			late, another := serviceOf(test.port), emptyService("large-0")
+			late, emptied := serviceOf(test.port), emptyService("large-0")
 			all := append(nearlyFull(test.left), late, serviceOf(sticky(portWith("small", few), time.Hour)))
-			mirror, plan := ruleset.PlanFullSync(bothFamilies, all, home, nil)
+			mirror, plan := ruleset.PlanFullSync(bothFamilies, all, initialNodeState, nil)
 			expectWithoutAffinity(t, mirror, plan, test.port)
 			// In one plan it would inherit the clients of the removed one.
-			if got := mirror.Plan(services(late, another), home).WithoutAffinity; len(got) != 1 || got[0] != test.port.ID {
+			if got := mirror.Plan(services(late, emptied), initialNodeState).WithoutAffinity; len(got) != 1 || got[0] != test.port.ID {
 				t.Errorf("while another is removed, %v lack affinity, want %v", got, test.port.ID)
 			}
-			mirror.Accept(mirror.Plan(services(another), home))
-			plan = mirror.Plan(services(late), home)
+			mirror.Accept(mirror.Plan(services(emptied), initialNodeState))
+			plan = mirror.Plan(services(late), initialNodeState)
 			if len(plan.WithoutAffinity) > 0 {
 				t.Errorf("after another was removed, %v still lack affinity", plan.WithoutAffinity)
 			}
@@ -536,9 +536,9 @@ func timeoutsOf(mirror *ruleset.Mirror, names ...string) []int {
 	return seconds
 }
 
-// TestTheNextTimeoutIsTheNextLonger if too many different ones are in use: each has chains of its own.
-func TestTheNextTimeoutIsTheNextLonger(t *testing.T) {
-	ofTimeout := func(number, seconds int) ruleset.Service {
+// TestATimeoutIsRoundedUpToOneInUse if too many different ones are in use: each has chains of its own.
+func TestATimeoutIsRoundedUpToOneInUse(t *testing.T) {
+	withTimeout := func(number, seconds int) ruleset.Service {
 		port := portOf(fmt.Sprint("of-", number), fmt.Sprintf("10.96.0.%d", number), first)
 		return serviceOf(sticky(port, time.Duration(seconds)*time.Second))
 	}
@@ -555,7 +555,7 @@ func TestTheNextTimeoutIsTheNextLonger(t *testing.T) {
 		{9, 101, 200}, {1, 77, 77}, // and now one is left
 		{18, 78, 200},
 	} {
-		r.changeAndCheckNumbers(t, ofTimeout(step.number, step.wanted))
+		r.changeAndCheckNumbers(t, withTimeout(step.number, step.wanted))
 		if got := timeoutsOf(r.mirror, fmt.Sprint("of-", step.number)); got[0] != step.got {
 			t.Errorf("a Service with %d seconds gets %d, want %d", step.wanted, got[0], step.got)
 		}

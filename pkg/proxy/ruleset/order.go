@@ -26,14 +26,14 @@ func (b *planBuilder) finish() *Plan {
 	return b.plan
 }
 
-func (b *planBuilder) addElements(batch *Batch, verb Verb, wanted func(Set) bool) {
+func (b *planBuilder) addElements(batch *Batch, verb Verb, includes func(Set) bool) {
 	elements := b.adds
 	if verb == Delete {
 		elements = b.deletes
 	}
 	for _, family := range model.Families {
 		for index, set := range StaticSets {
-			if wanted(set) {
+			if includes(set) {
 				batch.addElements(verb, family, set, elements[elementsKey{family, index}])
 			}
 		}

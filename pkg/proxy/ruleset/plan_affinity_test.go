@@ -18,12 +18,12 @@ func TestNumbersExistBeforeAnythingLeadsToThem(t *testing.T) {
 	r := start(t, stickyWeb(endpoints(1, 2, 3)...))
 	for _, service := range []ruleset.Service{
 		stickyWeb(endpoints(1, 2, 3, 4, 5)...), stickyWeb(endpoints(2, 6, 7)...), stickyWeb(colliding(t, 4)...), stickyWeb(endpoints(1)...),
-		stickyBroadly(40), stickyBroadly(39), stickyWeb(endpoints(numbersUpTo(300)...)...),
+		stickyBroadWeb(40), stickyBroadWeb(39), stickyWeb(endpoints(numbersUpTo(300)...)...),
 	} {
 		plan := r.plan(service)
-		before := mapsIn(t, &r.Tables, model.IPv4).numbered
+		before := lookupsIn(t, &r.Tables, model.IPv4).numbered
 		mustApply(t, &r.Tables, plan.Prerequisites)
-		prepared := mapsIn(t, &r.Tables, model.IPv4).numbered
+		prepared := lookupsIn(t, &r.Tables, model.IPv4).numbered
 		for key, endpoint := range before {
 			if prepared[key] != endpoint {
 				t.Errorf("the number %x led to %s before and leads to %s after the prerequisites", key.Number, endpoint, prepared[key])
@@ -31,7 +31,7 @@ func TestNumbersExistBeforeAnythingLeadsToThem(t *testing.T) {
 		}
 		mustApply(t, &r.Tables, plan.Batch)
 		r.mirror.Accept(plan)
-		for key, endpoint := range mapsIn(t, &r.Tables, model.IPv4).numbered {
+		for key, endpoint := range lookupsIn(t, &r.Tables, model.IPv4).numbered {
 			if prepared[key] != endpoint {
 				t.Errorf("the number %x leads to %s, but did not after the prerequisites", key.Number, endpoint)
 			}
@@ -41,7 +41,7 @@ func TestNumbersExistBeforeAnythingLeadsToThem(t *testing.T) {
 }
 
 // stickyBroadWeb returns a Service with affinity, a dedicated map and another name than broad.
-func stickyBroadly(slots int) ruleset.Service {
+func stickyBroadWeb(slots int) ruleset.Service {
 	port := broad(200, slots).Ports[0]
 	port.ID.Service, port.Affinity = serviceName("web"), time.Hour
 	return serviceOf(port)
@@ -55,13 +55,13 @@ func TestARemovedEndpointIsOneDeletion(t *testing.T) {
 		deleted    int
 	}{
 		"of one frontend":   {services(stickyWeb(endpoints(1, 2, 3)...)), services(stickyWeb(endpoints(1, 3)...)), 1},
-		"of four frontends": {everyKindWith(on2(1, 2, 3), affinity), everyKindWith(on2(1, 3), affinity), 1},
-		"of 200 frontends":  {services(stickyBroadly(40)), services(stickyBroadly(39)), 1},
+		"of four frontends": {everyKindWith(podsOnNode2(1, 2, 3), affinity), everyKindWith(podsOnNode2(1, 3), affinity), 1},
+		"of 200 frontends":  {services(stickyBroadWeb(40)), services(stickyBroadWeb(39)), 1},
 		"in two views": {
-			everyKindWith(on1(1, 2, 3), affinity, externalLocal), everyKindWith(on1(1, 3), affinity, externalLocal), 2,
+			everyKindWith(podsOnNode1(1, 2, 3), affinity, externalLocal), everyKindWith(podsOnNode1(1, 3), affinity, externalLocal), 2,
 		},
 		"in one of two views": {
-			everyKindWith(slices.Concat(on1(1), on2(2)), affinity, externalLocal), everyKindWith(on1(1), affinity, externalLocal), 1,
+			everyKindWith(slices.Concat(podsOnNode1(1), podsOnNode2(2)), affinity, externalLocal), everyKindWith(podsOnNode1(1), affinity, externalLocal), 1,
 		},
 		"with several slots":   {services(stickyWeb(endpoints(1, 2, 2, 2)...)), services(stickyWeb(endpoints(1)...)), 1},
 		"and another is added": {services(stickyWeb(endpoints(1, 2)...)), services(stickyWeb(endpoints(1, 3)...)), 1},
@@ -70,7 +70,7 @@ func TestARemovedEndpointIsOneDeletion(t *testing.T) {
 		"none, for a timeout": {
 			services(stickyWeb(endpoints(1, 2)...)), services(serviceOf(sticky(portWith("web", endpoints(1, 2)), time.Minute))), 0,
 		},
-		"none, for a node port": {everyKindWith(on2(1, 2), affinity), everyKindWith(on2(1, 2), affinity, withoutNodePort), 0},
+		"none, for a node port": {everyKindWith(podsOnNode2(1, 2), affinity), everyKindWith(podsOnNode2(1, 2), affinity, withoutNodePort), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := start(t, test.have...)

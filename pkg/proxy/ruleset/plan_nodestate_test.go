@@ -20,32 +20,32 @@ func nodeStateWith(addrs []string, serviceCIDRs []netip.Prefix) ruleset.NodeStat
 }
 
 func TestPlansOfNodeState(t *testing.T) {
-	atHome := []string{"192.168.0.1", "fd00:168::1"}
-	wider := append(home.ServiceCIDRs[:2:2], prefixes("fd00:97::/112")...)
+	initialAddrs := []string{"192.168.0.1", "fd00:168::1"}
+	wider := append(initialNodeState.ServiceCIDRs[:2:2], prefixes("fd00:97::/112")...)
 	for name, test := range map[string]struct {
 		around ruleset.NodeState
 		plan   []string
 	}{
-		"nothing changes": {nodeStateWith(atHome, home.ServiceCIDRs), nil},
+		"nothing changes": {nodeStateWith(initialAddrs, initialNodeState.ServiceCIDRs), nil},
 		"an address is added: its element": {
-			nodeStateWith([]string{"192.168.0.1", "192.168.0.2", "fd00:168::1"}, home.ServiceCIDRs), []string{"+ nodeport-ips: 192.168.0.2"},
+			nodeStateWith([]string{"192.168.0.1", "192.168.0.2", "fd00:168::1"}, initialNodeState.ServiceCIDRs), []string{"+ nodeport-ips: 192.168.0.2"},
 		},
 		"an address is removed: its element": {
-			nodeStateWith(atHome[:1], home.ServiceCIDRs), []string{"ip6 - nodeport-ips: fd00:168::1"},
+			nodeStateWith(initialAddrs[:1], initialNodeState.ServiceCIDRs), []string{"ip6 - nodeport-ips: fd00:168::1"},
 		},
-		"addresses change in both families": {nodeStateWith([]string{"192.168.0.9", "fd00:168::9"}, home.ServiceCIDRs), []string{
+		"addresses change in both families": {nodeStateWith([]string{"192.168.0.9", "fd00:168::9"}, initialNodeState.ServiceCIDRs), []string{
 			"- nodeport-ips: 192.168.0.1", "ip6 - nodeport-ips: fd00:168::1", "+ nodeport-ips: 192.168.0.9", "ip6 + nodeport-ips: fd00:168::9",
 		}},
-		"all addresses are removed": {nodeStateWith(nil, home.ServiceCIDRs), []string{
+		"all addresses are removed": {nodeStateWith(nil, initialNodeState.ServiceCIDRs), []string{
 			"- nodeport-ips: 192.168.0.1", "ip6 - nodeport-ips: fd00:168::1",
 		}},
 		"a ServiceCIDR is added: one chain of its family": {
-			nodeStateWith(atHome, wider), []string{"ip6 0 chain nat-postrouting", "ip6 + rules of nat-postrouting"},
+			nodeStateWith(initialAddrs, wider), []string{"ip6 0 chain nat-postrouting", "ip6 + rules of nat-postrouting"},
 		},
-		"the ServiceCIDRs are removed: that chain in both families": {nodeStateWith(atHome, nil), []string{
+		"the ServiceCIDRs are removed: that chain in both families": {nodeStateWith(initialAddrs, nil), []string{
 			"0 chain nat-postrouting", "+ rules of nat-postrouting", "ip6 0 chain nat-postrouting", "ip6 + rules of nat-postrouting",
 		}},
-		"addresses and ServiceCIDRs change": {nodeStateWith(atHome[1:], home.ServiceCIDRs[1:]), []string{
+		"addresses and ServiceCIDRs change": {nodeStateWith(initialAddrs[1:], initialNodeState.ServiceCIDRs[1:]), []string{
 			"- nodeport-ips: 192.168.0.1", "0 chain nat-postrouting", "+ rules of nat-postrouting",
 		}},
 	} {
@@ -62,8 +62,8 @@ func TestPlansOfNodeState(t *testing.T) {
 				t.Errorf("a second plan is not empty: %v", again)
 			}
 			var fresh ruleset.Tables
-			_, resynced := ruleset.PlanFullSync(bothFamilies, someServices(), test.around, nil)
-			mustApply(t, &fresh, resynced.Batch)
+			_, full := ruleset.PlanFullSync(bothFamilies, someServices(), test.around, nil)
+			mustApply(t, &fresh, full.Batch)
 			if diff := cmp.Diff(text(t, &fresh), text(t, &r.Tables)); diff != "" {
 				t.Errorf("tables (-full sync +plan):\n%s", diff)
 			}
@@ -79,7 +79,7 @@ func TestNodeStateOfAPlanThatIsNotAccepted(t *testing.T) {
 	if again := planned(r.mirror.Plan(nil, elsewhere)); len(once) == 0 || cmp.Diff(once, again) != "" {
 		t.Errorf("first plan %v, second plan %v", once, again)
 	}
-	if diff := cmp.Diff(home, r.mirror.NodeState(), comparePorts); diff != "" {
+	if diff := cmp.Diff(initialNodeState, r.mirror.NodeState(), comparePorts); diff != "" {
 		t.Errorf("the mirror's node state (-want +got):\n%s", diff)
 	}
 }
@@ -87,8 +87,8 @@ func TestNodeStateOfAPlanThatIsNotAccepted(t *testing.T) {
 // TestAServiceAndTheNodeStateChangeInOnePlan: neither waits for the other.
 func TestAServiceAndTheNodeStateChangeInOnePlan(t *testing.T) {
 	r := start(t)
-	r.nodeState = nodeStateWith([]string{"192.168.0.1", "192.168.0.2", "fd00:168::1"}, home.ServiceCIDRs)
-	plan := r.change(t, everyKindWith(on2(1))...)
+	r.nodeState = nodeStateWith([]string{"192.168.0.1", "192.168.0.2", "fd00:168::1"}, initialNodeState.ServiceCIDRs)
+	plan := r.change(t, everyKindWith(podsOnNode2(1))...)
 	added := map[string][]string{}
 	for _, op := range plan.Batch.Ops {
 		if object, ok := op.Object.(ruleset.ElementsObject); ok && op.Family == model.IPv4 && op.Verb == ruleset.Add {

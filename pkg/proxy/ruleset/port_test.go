@@ -232,11 +232,11 @@ func TestAPortOwnsTheSameForEachOfItsFrontends(t *testing.T) {
 func TestWalkingAPortsElementsCanEnd(t *testing.T) {
 	everything := everyKind("web", 1)
 	everything.AffinityTimeout = time.Hour
-	owned := withNumbers(t, desiredService(everything, on1(1, 2)...)).Ports[0]
+	owned := withNumbers(t, desiredService(everything, podsOnNode1(1, 2)...)).Ports[0]
 	everything.ExternalTrafficLocal = true
-	ownedLocal := withNumbers(t, desiredService(everything, on1(1, 2)...)).Ports[0]
+	ownedLocal := withNumbers(t, desiredService(everything, podsOnNode1(1, 2)...)).Ports[0]
 	everything.AffinityTimeout = 0
-	plain := withNumbers(t, desiredService(everything, on1(1, 2)...)).Ports[0]
+	plain := withNumbers(t, desiredService(everything, podsOnNode1(1, 2)...)).Ports[0]
 	for _, set := range ruleset.StaticSets {
 		t.Run(set.Name, func(t *testing.T) {
 			yielded := 0

@@ -50,7 +50,7 @@ func (e *RejectedError) Unwrap() []error {
 // if a rejection concerns something that no Service of the plan owns: then it cannot be attributed to a Service.
 //
 // The cost is one pass over what the plan's Services own in the sets concerned, however many rejections there are.
-func (p *Plan) Owners(rejections []Rejection) (owners map[model.ObjectName]error, all bool) {
+func (p *Plan) Owners(rejections []Rejection) (owners map[model.ObjectName]error, complete bool) {
 	causes := map[rejectedKey]error{}
 	sets := map[objectKey]bool{} // in which elements were rejected
 	for _, rejection := range rejections {

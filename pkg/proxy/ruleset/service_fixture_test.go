@@ -36,8 +36,8 @@ type pod struct {
 }
 
 // podsOnNode1 and podsOnNode2 return pods with these numbers on a node.
-func on1(numbers ...int) []pod { return podsOn(node1.Name, numbers) }
-func on2(numbers ...int) []pod { return podsOn("node-2", numbers) }
+func podsOnNode1(numbers ...int) []pod { return podsOn(node1.Name, numbers) }
+func podsOnNode2(numbers ...int) []pod { return podsOn("node-2", numbers) }
 
 func podsOn(node string, numbers []int) []pod {
 	pods := make([]pod, len(numbers))

@@ -64,8 +64,8 @@ type staticSpec struct {
 var StaticSets []Set
 
 // addStatic adds a set to StaticSets.
-func addStatic(set Set, row staticSpec) Set {
-	set.static = &row
+func addStatic(set Set, spec staticSpec) Set {
+	set.static = &spec
 	StaticSets = append(StaticSets, set)
 	return set
 }

@@ -78,13 +78,13 @@ func (k listKey) elements(ranges []netip.Prefix) iter.Seq[Element] {
 
 // eachSourceIn yields the elements as which a prefix is stored.
 func eachSourceIn(class Class, prefix netip.Prefix, yield func(Element) bool) bool {
-	part := netip.PrefixFrom(prefix.Masked().Addr(), storedBits(prefix))
-	for part.IsValid() && prefix.Contains(part.Addr()) {
-		last := netipx.PrefixLastIP(part)
-		if !yield(Element{Key: Tuple{Number: uint32(class), Addr: part.Addr(), Source: last}}) {
+	stored := netip.PrefixFrom(prefix.Masked().Addr(), storedBits(prefix))
+	for stored.IsValid() && prefix.Contains(stored.Addr()) {
+		last := netipx.PrefixLastIP(stored)
+		if !yield(Element{Key: Tuple{Number: uint32(class), Addr: stored.Addr(), Source: last}}) {
 			return false
 		}
-		part = netip.PrefixFrom(last.Next(), part.Bits())
+		stored = netip.PrefixFrom(last.Next(), stored.Bits())
 	}
 	return true
 }
@@ -102,8 +102,8 @@ func SourceRangesChain(lengths []int) Chain {
 	})
 	chain := Chain{Name: sourceRangesChain, Hook: NoHook}
 	for _, length := range lengths {
-		found := FromRange{Bits: length, Set: Sources}
-		chain.Rules = append(chain.Rules, Rule{found, WritePriority{}, VerdictStatement{Verdict{Kind: Return}}})
+		match := FromRange{Bits: length, Set: Sources}
+		chain.Rules = append(chain.Rules, Rule{match, WritePriority{}, VerdictStatement{Verdict{Kind: Return}}})
 	}
 	chain.Rules = append(chain.Rules, Rule{VerdictStatement{Verdict{Kind: Drop}}})
 	return chain
@@ -187,7 +187,7 @@ func (b *planBuilder) countLengths(family model.Family, list sourceList, delta i
 
 // replaceSourceRanges rewrites the rules if the lists of a family now have other prefix lengths: a new length is added
 // before anything leads to it, and an old one removed once nothing does.
-func (b *planBuilder) replaceSourceRanges(batch *Batch, ahead bool) {
+func (b *planBuilder) replaceSourceRanges(batch *Batch, isPrerequisite bool) {
 	if len(b.plan.lengths) == 0 {
 		return
 	}
@@ -196,10 +196,10 @@ func (b *planBuilder) replaceSourceRanges(batch *Batch, ahead bool) {
 	for _, family := range b.mirror.config.Families {
 		have, want := lengthsOf(family, b.mirror.lengths), lengthsOf(family, after)
 		both := lengthsOf(family, b.mirror.lengths, after)
-		if ahead && len(both) > len(have) {
+		if isPrerequisite && len(both) > len(have) {
 			batch.rewrite(family, SourceRangesChain(both))
 		}
-		if !ahead && len(both) > len(want) {
+		if !isPrerequisite && len(both) > len(want) {
 			batch.rewrite(family, SourceRangesChain(want))
 		}
 	}

@@ -118,13 +118,13 @@ func changeSlots(have, want []netip.AddrPort, limit *int) []netip.AddrPort {
 
 // countChanges returns how many slots differ.
 func countChanges(have, want []netip.AddrPort) int {
-	differ := max(0, len(want)-len(have))
+	changes := max(0, len(want)-len(have))
 	for i := range min(len(have), len(want)) {
 		if have[i] != want[i] {
-			differ++
+			changes++
 		}
 	}
-	return differ
+	return changes
 }
 
 // updateClasses makes the classes and the endpoints on this node match the slots.

@@ -57,9 +57,9 @@ type filledSet struct {
 // Apply applies a batch completely or not at all. The error is a *RejectedError with the first operation that failed.
 func (t *Tables) Apply(batch Batch) error {
 	next := t.clone()
-	for number, op := range batch.Ops {
+	for i, op := range batch.Ops {
 		if rejected, err := next.apply(op); err != nil {
-			err = fmt.Errorf("operation %d of %d: %w", number+1, len(batch.Ops), err)
+			err = fmt.Errorf("operation %d of %d: %w", i+1, len(batch.Ops), err)
 			return &RejectedError{Rejections: []Rejection{{Op: op, Element: rejected, Err: err}}}
 		}
 	}

@@ -227,7 +227,7 @@ func TestObjectsOfTables(t *testing.T) {
 
 func TestABatchCountsItsElements(t *testing.T) {
 	walked := start(t, someServices()...)
-	_, fresh := ruleset.PlanFullSync(bothFamilies, someServices(), home, nil)
+	_, fresh := ruleset.PlanFullSync(bothFamilies, someServices(), initialNodeState, nil)
 	for name, test := range map[string]struct {
 		batch            ruleset.Batch
 		added4, deleted4 int

@@ -23,7 +23,7 @@ type statementCase struct {
 func statementCases() map[string]statementCase {
 	fields := func(list ...ruleset.Field) []ruleset.Field { return list }
 	frontend := fields(ruleset.DestinationAddr, ruleset.L4Proto, ruleset.DestinationPort)
-	do := func(kind ruleset.VerdictKind, chain string) ruleset.Rule {
+	verdictRule := func(kind ruleset.VerdictKind, chain string) ruleset.Rule {
 		return ruleset.Rule{ruleset.VerdictStatement{Verdict: ruleset.Verdict{Kind: kind, Chain: chain}}}
 	}
 	tcp := ruleset.ProtocolIs{Protocol: model.TCP}
@@ -40,9 +40,9 @@ func statementCases() map[string]statementCase {
 		"Masquerade":        {ruleset.Rule{ruleset.Masquerade{}}, "masquerade fully-random", ""},
 		"Reject":            {ruleset.Rule{ruleset.Reject{}}, "reject", ""},
 		"Reject, TCP reset": {ruleset.Rule{tcp, ruleset.Reject{TCPReset: true}}, "meta l4proto tcp reject with tcp reset", ""},
-		"Drop":              {do(ruleset.Drop, ""), "drop", ""},
-		"Jump":              {do(ruleset.Jump, "there"), "jump there", ""},
-		"Goto":              {do(ruleset.Goto, "there"), "goto there", ""},
+		"Drop":              {verdictRule(ruleset.Drop, ""), "drop", ""},
+		"Jump":              {verdictRule(ruleset.Jump, "there"), "jump there", ""},
+		"Goto":              {verdictRule(ruleset.Goto, "there"), "goto there", ""},
 		"InSet": {
 			ruleset.Rule{ruleset.InSet{
 				Key: fields(ruleset.SourceAddr, ruleset.DestinationAddr, ruleset.L4Proto, ruleset.DestinationPort), Set: ruleset.Hairpin,
@@ -78,7 +78,7 @@ func statementCases() map[string]statementCase {
 		"IsLocal, not": {
 			ruleset.Rule{ruleset.IsLocal{Field: ruleset.DestinationAddr, Not: true}}, "fib daddr type != local", "",
 		},
-		"Return": {do(ruleset.Return, ""), "return", ""},
+		"Return": {verdictRule(ruleset.Return, ""), "return", ""},
 		"InSet, of the original destination": {
 			ruleset.Rule{tcp, ruleset.InSet{
 				Key: fields(ruleset.OriginalDestinationAddr, ruleset.L4Proto, ruleset.OriginalDestinationPort), Set: ruleset.ExternalCluster,
@@ -129,7 +129,7 @@ func statementCases() map[string]statementCase {
 }
 
 // textIn returns the text in a family, and whether the rule makes sense there.
-func (c statementCase) in(family model.Family) (want string, ok bool) {
+func (c statementCase) textIn(family model.Family) (want string, ok bool) {
 	want = c.ipv4
 	if family == model.IPv6 && c.ipv6 != "" {
 		want = c.ipv6
@@ -165,7 +165,7 @@ func triedRule(listing string) string {
 func TestTheTextOfEveryStatement(t *testing.T) {
 	for name, test := range statementCases() {
 		for _, family := range model.Families {
-			want, ok := test.in(family)
+			want, ok := test.textIn(family)
 			if !ok {
 				continue
 			}

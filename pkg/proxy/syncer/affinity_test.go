@@ -37,13 +37,13 @@ func TestServicesWithoutANumberAreReported(t *testing.T) {
 
 	// Now the numbers are free again, and a change of the Service is enough to get one.
 	p.Apply(resized(1))
-	over := map[model.ObjectName]bool{first: false}
-	if report := mustSync(t, p); !maps.Equal(report.WithoutAffinity, over) || report.Full {
+	want := map[model.ObjectName]bool{first: false}
+	if report := mustSync(t, p); !maps.Equal(report.WithoutAffinity, want) || report.Full {
 		t.Errorf("after a change of one Service the report is %+v, want that service-0 has a number", report)
 	}
-	for _, maps := range balancingIn(t, &kernel.memoryKernel, model.IPv4)[:1] {
+	for _, b := range balancingIn(t, &kernel.memoryKernel, model.IPv4)[:1] {
 		sticky := 0
-		for _, frontend := range maps.frontends {
+		for _, frontend := range b.frontends {
 			if frontend.affinityEndpoints != nil {
 				sticky++
 			}
@@ -64,12 +64,12 @@ func TestAProxyThatStartsReadsNoMapOfClients(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	isOfClients := func(name string) bool { return strings.HasPrefix(name, "affinity-") || name == ruleset.Numbered.Name }
-	if !slices.ContainsFunc(objects.Sets, isOfClients) || len(objects.Contents) == 0 {
+	growsWithClients := func(name string) bool { return strings.HasPrefix(name, "affinity-") || name == ruleset.Numbered.Name }
+	if !slices.ContainsFunc(objects.Sets, growsWithClients) || len(objects.Contents) == 0 {
 		t.Errorf("sets %v, with the contents of %d of them: nothing is tested", objects.Sets, len(objects.Contents))
 	}
 	for name := range objects.Contents {
-		if isOfClients(name) {
+		if growsWithClients(name) {
 			t.Errorf("the contents of %s are read", name)
 		}
 	}

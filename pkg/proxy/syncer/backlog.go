@@ -11,9 +11,9 @@ import (
 type pending struct {
 	// queueEntry is the queue entry of a Service that changed, until the kernel has accepted it; its sequence is zero if
 	// the Service does not wait.
-	waiting queuedService
+	queueEntry queuedService
 	// needsReplan is set if the Service must be decided again because of new clients or new demand.
-	replanned bool
+	needsReplan bool
 	// rejection is set if the kernel rejects the newest version. needsReport is set if this changed since the last report;
 	// the rejection may have ended.
 	rejection   *rejection
@@ -32,17 +32,17 @@ func newBacklog() backlog { return backlog{services: map[model.ObjectName]*pendi
 
 // getOrAdd returns the pending work of a Service, for the caller to change; it adds an empty one if there is none.
 func (b *backlog) getOrAdd(name model.ObjectName) *pending {
-	one := b.services[name]
-	if one == nil {
-		one = &pending{}
-		b.services[name] = one
+	work := b.services[name]
+	if work == nil {
+		work = &pending{}
+		b.services[name] = work
 	}
-	return one
+	return work
 }
 
 // removeIfIdle removes a Service if it has no pending work.
-func (b *backlog) done(name model.ObjectName) {
-	if one := b.services[name]; one == nil || *one != (pending{}) {
+func (b *backlog) removeIfIdle(name model.ObjectName) {
+	if work := b.services[name]; work == nil || *work != (pending{}) {
 		return
 	}
 	if delete(b.services, name); len(b.services) == 0 {
@@ -52,35 +52,35 @@ func (b *backlog) done(name model.ObjectName) {
 
 // rejectionOf returns the rejection of a Service; nil means that it is not rejected.
 func (b *backlog) rejectionOf(name model.ObjectName) *rejection {
-	if one := b.services[name]; one != nil {
-		return one.rejection
+	if work := b.services[name]; work != nil {
+		return work.rejection
 	}
 	return nil
 }
 
 // setRejection sets the rejection of a Service and marks it for a report; nil means that the rejection ended.
-func (b *backlog) setRejection(name model.ObjectName, now *rejection) {
-	one := b.getOrAdd(name)
-	if one.rejection != nil {
+func (b *backlog) setRejection(name model.ObjectName, newRejection *rejection) {
+	work := b.getOrAdd(name)
+	if work.rejection != nil {
 		b.rejected--
 	}
-	if now != nil {
+	if newRejection != nil {
 		b.rejected++
 	}
-	one.rejection, one.needsReport = now, true
+	work.rejection, work.needsReport = newRejection, true
 }
 
 // isWaiting reports whether a Service is queued because it changed.
 func (b *backlog) isWaiting(name model.ObjectName) bool {
-	one := b.services[name]
-	return one != nil && one.waiting.sequence > 0
+	work := b.services[name]
+	return work != nil && work.queueEntry.sequence > 0
 }
 
 // waiting yields the Services that are queued because they changed, in any order.
 func (b *backlog) waiting() iter.Seq[queuedService] {
 	return func(yield func(queuedService) bool) {
-		for _, one := range b.services {
-			if one.waiting.sequence > 0 && !yield(one.waiting) {
+		for _, work := range b.services {
+			if work.queueEntry.sequence > 0 && !yield(work.queueEntry) {
 				return
 			}
 		}
@@ -89,8 +89,8 @@ func (b *backlog) waiting() iter.Seq[queuedService] {
 
 // isReplanning reports whether any Service waits to be decided again because of new clients or new demand.
 func (b *backlog) isReplanning() bool {
-	for _, one := range b.services {
-		if one.replanned {
+	for _, work := range b.services {
+		if work.needsReplan {
 			return true
 		}
 	}
@@ -103,8 +103,8 @@ func (b *backlog) rejections() iter.Seq[*rejection] {
 		if b.rejected == 0 {
 			return
 		}
-		for _, one := range b.services {
-			if one.rejection != nil && !yield(one.rejection) {
+		for _, work := range b.services {
+			if work.rejection != nil && !yield(work.rejection) {
 				return
 			}
 		}

@@ -64,13 +64,13 @@ func balancingIn(t testing.TB, kernel *memoryKernel, family model.Family) []bala
 	}
 	numbered := map[ruleset.Tuple]netip.AddrPort{}
 	for _, set := range []ruleset.Set{ruleset.Numbered, ruleset.NumberedCollided} {
-		for _, element := range elementsIfThere(kernel, family, set) {
+		for _, element := range elementsIfExists(kernel, family, set) {
 			numbered[element.Key] = netip.AddrPortFrom(element.Value.Addr, element.Value.Port)
 		}
 	}
 	classesIn := func(set ruleset.Set) map[ruleset.Class]bool {
 		classes := map[ruleset.Class]bool{}
-		for _, element := range elementsIfThere(kernel, family, set) {
+		for _, element := range elementsIfExists(kernel, family, set) {
 			classes[ruleset.Class(element.Key.Number)] = true
 		}
 		return classes
@@ -78,32 +78,32 @@ func balancingIn(t testing.TB, kernel *memoryKernel, family model.Family) []bala
 	selectable := map[uint32]bool{}
 	static := []ruleset.Set{ruleset.StickyEndpoints, ruleset.NodePortStickyEndpoints}
 	for _, set := range append(dedicatedMaps(kernel.Tables.Objects(family)), static...) {
-		for _, slot := range elementsIfThere(kernel, family, set) {
+		for _, slot := range elementsIfExists(kernel, family, set) {
 			selectable[slot.Value.Number] = true
 		}
 	}
 	dispatched, stickyDispatched := classesIn(ruleset.Dispatch), classesIn(ruleset.StickyDispatch)
 	var all []balancing
-	for _, maps := range frontendMaps {
+	for _, sets := range frontendMaps {
 		stickyClasses := map[ruleset.Tuple]ruleset.Class{}
-		for _, element := range elementsIfThere(kernel, family, maps.sticky) {
+		for _, element := range elementsIfExists(kernel, family, sets.sticky) {
 			stickyClasses[element.Key] = ruleset.Class(element.Value.Number)
 		}
 		ports := map[ruleset.Tuple][]uint32{}
-		for _, set := range []ruleset.Set{maps.ports, maps.outside} {
-			for _, element := range elementsIfThere(kernel, family, set) {
+		for _, set := range []ruleset.Set{sets.ports, sets.outside} {
+			for _, element := range elementsIfExists(kernel, family, set) {
 				ports[element.Key] = append(ports[element.Key], element.Value.Number)
 			}
 		}
-		found, hasAffinity := balancing{family: family, set: maps.classes.Name}, map[ruleset.Tuple]bool{}
-		for _, element := range elementsIfThere(kernel, family, maps.classes) {
+		found, hasAffinity := balancing{family: family, set: sets.classes.Name}, map[ruleset.Tuple]bool{}
+		for _, element := range elementsIfExists(kernel, family, sets.classes) {
 			frontend := dispatchedFrontend{key: element.Key, class: ruleset.Class(element.Value.Number)}
 			frontend.dispatched, hasAffinity[element.Key] = dispatched[frontend.class], isSticky(frontend.class)
 			if isSticky(frontend.class) {
 				frontend.class = stickyClasses[element.Key]
 				frontend.dispatched = frontend.dispatched && stickyDispatched[frontend.class] && len(ports[element.Key]) > 0
 				frontend.affinityEndpoints, frontend.numbers = map[netip.AddrPort]bool{}, map[netip.AddrPort][]uint32{}
-				frontend.clients = affinityClients{family, maps.classes.Name, element.Comment, element.Key, element.Value.Number >> 1 & 0x1f}
+				frontend.clients = affinityClients{family, sets.classes.Name, element.Comment, element.Key, element.Value.Number >> 1 & 0x1f}
 				for key, endpoint := range numbered {
 					for _, port := range ports[element.Key] {
 						if key.Proto == element.Key.Proto && portOf(key.Number) == port && selectable[key.Number] {
@@ -124,10 +124,10 @@ func balancingIn(t testing.TB, kernel *memoryKernel, family model.Family) []bala
 			}
 			found.slots = append(found.slots, slot)
 		}
-		for _, slot := range elementsIfThere(kernel, family, maps.endpoints) {
+		for _, slot := range elementsIfExists(kernel, family, sets.endpoints) {
 			add(slot, false)
 		}
-		for _, slot := range elementsIfThere(kernel, family, maps.stickyEndpoints) {
+		for _, slot := range elementsIfExists(kernel, family, sets.stickyEndpoints) {
 			endpoint := numbered[ruleset.Tuple{Proto: slot.Key.Proto, Number: slot.Value.Number}]
 			slot.Value = ruleset.Tuple{Addr: endpoint.Addr(), Port: endpoint.Port()}
 			add(slot, true)
@@ -138,7 +138,7 @@ func balancingIn(t testing.TB, kernel *memoryKernel, family model.Family) []bala
 }
 
 // elementsIfExists returns the elements of a set; none if the set does not exist.
-func elementsIfThere(kernel *memoryKernel, family model.Family, set ruleset.Set) []ruleset.Element {
+func elementsIfExists(kernel *memoryKernel, family model.Family, set ruleset.Set) []ruleset.Element {
 	elements, err := kernel.Elements(family, set)
 	if err != nil {
 		return nil

@@ -29,10 +29,10 @@ type queuedService struct {
 }
 
 // isLarge reports whether a Service is more than one sync's work.
-func (w queuedService) isLarge() bool { return w.weight > maxBatchWeight }
+func (q queuedService) isLarge() bool { return q.weight > maxBatchWeight }
 
-func (w queuedService) share() fair.Share {
-	return fair.Share{Namespace: w.name.Namespace, Weight: w.weight}
+func (q queuedService) share() fair.Share {
+	return fair.Share{Namespace: q.name.Namespace, Weight: q.weight}
 }
 
 // batch is the part of the queue that one sync processes.
@@ -46,13 +46,13 @@ type batch struct {
 // from the namespace whose last large Service was synced longest ago. If allowLarge is not set, large Services wait.
 func pickBatch(all []queuedService, lastLarge map[string]uint64, allowLarge bool) batch {
 	sum := 0
-	for _, one := range all {
-		sum += one.weight
+	for _, queued := range all {
+		sum += queued.weight
 	}
 	var next batch
 	if sum <= maxBatchWeight {
-		for _, one := range all {
-			next.selected = append(next.selected, one.name)
+		for _, queued := range all {
+			next.selected = append(next.selected, queued.name)
 		}
 		slices.SortFunc(next.selected, model.ObjectName.Compare)
 		return next
@@ -63,9 +63,9 @@ func pickBatch(all []queuedService, lastLarge map[string]uint64, allowLarge bool
 		next.large = &large.name
 		taken[large.name] = true
 	}
-	for _, one := range all {
-		if !taken[one.name] {
-			next.remaining = append(next.remaining, one)
+	for _, queued := range all {
+		if !taken[queued.name] {
+			next.remaining = append(next.remaining, queued)
 		}
 	}
 	next.selected = slices.SortedFunc(maps.Keys(taken), model.ObjectName.Compare)
@@ -77,11 +77,11 @@ func pickBatch(all []queuedService, lastLarge map[string]uint64, allowLarge bool
 func pickSmall(all []queuedService) map[model.ObjectName]bool {
 	small := slices.DeleteFunc(slices.Clone(all), queuedService.isLarge)
 	taken, room := map[model.ObjectName]bool{}, maxBatchWeight
-	for _, one := range fair.Schedule(&fair.Queue{}, small, queuedService.share) {
-		if room -= one.weight; room < 0 && len(taken) > 0 {
+	for _, queued := range fair.Schedule(&fair.Queue{}, small, queuedService.share) {
+		if room -= queued.weight; room < 0 && len(taken) > 0 {
 			break
 		}
-		taken[one.name] = true
+		taken[queued.name] = true
 	}
 	return taken
 }
@@ -90,8 +90,8 @@ func pickSmall(all []queuedService) map[model.ObjectName]bool {
 // means that there is none.
 func pickLarge(all []queuedService, lastLarge map[string]uint64) *queuedService {
 	var large *queuedService
-	for i, one := range all {
-		if one.isLarge() && (large == nil || lastLarge[one.name.Namespace] < lastLarge[large.name.Namespace]) {
+	for i, queued := range all {
+		if queued.isLarge() && (large == nil || lastLarge[queued.name.Namespace] < lastLarge[large.name.Namespace]) {
 			large = &all[i]
 		}
 	}
@@ -101,13 +101,13 @@ func pickLarge(all []queuedService, lastLarge map[string]uint64) *queuedService 
 // enqueue queues a Service that changed. Its weight is estimated now and not for each batch, because the queue may be
 // long.
 func (p *Proxy) enqueue(name model.ObjectName) {
-	one := p.backlog.getOrAdd(name)
-	if one.waiting.sequence == 0 {
+	work := p.backlog.getOrAdd(name)
+	if work.queueEntry.sequence == 0 {
 		p.sequence++
-		one.waiting = queuedService{name: name, sequence: p.sequence}
+		work.queueEntry = queuedService{name: name, sequence: p.sequence}
 	}
 	if p.mirror != nil {
-		one.waiting.weight = p.estimateWeight(name)
+		work.queueEntry.weight = p.estimateWeight(name)
 	}
 }
 
@@ -135,15 +135,15 @@ func (p *Proxy) replan(now time.Time) {
 	}
 	for room := replanWeight; room > 0 && len(p.stale) > 0; p.stale = p.stale[1:] {
 		name := p.stale[0]
-		differs, weight := p.planner.NeedsReplan(name)
+		needsReplan, weight := p.planner.NeedsReplan(name)
 		room -= weight
-		if !differs {
+		if !needsReplan {
 			continue
 		}
 		if p.estimateWeight(name) > maxBatchWeight {
 			p.enqueue(name)
 		} else {
-			p.backlog.getOrAdd(name).replanned = true
+			p.backlog.getOrAdd(name).needsReplan = true
 		}
 	}
 }
@@ -157,12 +157,12 @@ func (p *Proxy) addReplanned(next *batch) {
 	for _, name := range next.selected {
 		room -= p.estimateWeight(name)
 	}
-	for name, one := range p.backlog.services {
-		if !one.replanned {
+	for name, work := range p.backlog.services {
+		if !work.needsReplan {
 			continue
 		}
-		if one.waiting.sequence > 0 {
-			one.replanned = false // selected as a changed Service instead
+		if work.queueEntry.sequence > 0 {
+			work.needsReplan = false // selected as a changed Service instead
 			continue
 		}
 		if room -= p.estimateWeight(name); room < 0 && len(next.selected) > 0 {
@@ -179,8 +179,8 @@ func (p *Proxy) nextBatch(now time.Time) batch {
 	next := pickBatch(slices.Collect(p.backlog.waiting()), p.lastLarge, !now.Before(p.largeAfter))
 	p.addReplanned(&next)
 	p.largeWaits, p.smallWaits = false, false
-	for _, one := range next.remaining {
-		p.largeWaits, p.smallWaits = p.largeWaits || one.isLarge(), p.smallWaits || !one.isLarge()
+	for _, queued := range next.remaining {
+		p.largeWaits, p.smallWaits = p.largeWaits || queued.isLarge(), p.smallWaits || !queued.isLarge()
 	}
 	return next
 }
@@ -202,9 +202,9 @@ func (p *Proxy) releaseFrontends(decided *decisions, remaining []queuedService) 
 		return
 	}
 	owner := map[model.Frontend]model.ObjectName{}
-	for _, one := range remaining {
-		for frontend := range p.mirror.Service(one.name).Frontends() {
-			owner[frontend] = one.name
+	for _, queued := range remaining {
+		for frontend := range p.mirror.Service(queued.name).Frontends() {
+			owner[frontend] = queued.name
 		}
 	}
 	losers := map[model.ObjectName]bool{}

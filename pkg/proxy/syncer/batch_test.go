@@ -12,16 +12,16 @@ import (
 )
 
 // queued returns a waiting Service NAMESPACE/NAME with some weight.
-func queued(since uint64, namespace, name string, weight int) syncer.Waiting {
-	return syncer.NewWaiting(model.ObjectName{Namespace: namespace, Name: name}, since, weight)
+func queued(sequence uint64, namespace, name string, weight int) syncer.Waiting {
+	return syncer.NewWaiting(model.ObjectName{Namespace: namespace, Name: name}, sequence, weight)
 }
 
 func TestPickBatch(t *testing.T) {
-	const all, large = syncer.MaxBatchWeight, syncer.MaxBatchWeight + 1
+	const maxSmall, large = syncer.MaxBatchWeight, syncer.MaxBatchWeight + 1
 	many := func(count int) (queue []syncer.Waiting, names []string) {
 		for i := range count {
 			name := fmt.Sprintf("s-%03d", i)
-			queue, names = append(queue, queued(uint64(i), "many", name, all/100)), append(names, "many/"+name)
+			queue, names = append(queue, queued(uint64(i), "many", name, maxSmall/100)), append(names, "many/"+name)
 		}
 		return queue, names
 	}
@@ -53,25 +53,25 @@ func TestPickBatch(t *testing.T) {
 			lastLarge: map[string]uint64{"a": 7, "b": 3}, allowLarge: true, want: []string{"b/second"},
 		},
 		"one heavy Service of a namespace, and light ones of the same weight of another": {
-			waiting: slices.Concat([]syncer.Waiting{queued(1, "heavy", "1", all/2), queued(2, "heavy", "2", all/2)}, []syncer.Waiting{
-				queued(3, "light", "1", all/8), queued(4, "light", "2", all/8), queued(5, "light", "3", all/8), queued(6, "light", "4", all/8),
+			waiting: slices.Concat([]syncer.Waiting{queued(1, "heavy", "1", maxSmall/2), queued(2, "heavy", "2", maxSmall/2)}, []syncer.Waiting{
+				queued(3, "light", "1", maxSmall/8), queued(4, "light", "2", maxSmall/8), queued(5, "light", "3", maxSmall/8), queued(6, "light", "4", maxSmall/8),
 			}),
 			want: []string{"heavy/1", "light/1", "light/2", "light/3", "light/4"},
 		},
 		"one that is as large as a sync, alone": {
-			waiting: []syncer.Waiting{queued(1, "a", "first", all), queued(2, "b", "second", all)}, want: []string{"a/first"},
+			waiting: []syncer.Waiting{queued(1, "a", "first", maxSmall), queued(2, "b", "second", maxSmall)}, want: []string{"a/first"},
 		},
 	} {
 		t.Run(title, func(t *testing.T) {
-			taken, rest := syncer.PickBatch(slices.Clone(test.waiting), test.lastLarge, test.allowLarge)
-			if diff := cmp.Diff(test.want, taken); diff != "" {
+			selected, remaining := syncer.PickBatch(slices.Clone(test.waiting), test.lastLarge, test.allowLarge)
+			if diff := cmp.Diff(test.want, selected); diff != "" {
 				t.Errorf("selected (-want +got):\n%s", diff)
 			}
-			if len(taken)+len(rest) != len(test.waiting) {
-				t.Errorf("%d of the Services are selected and %d still wait, want %d together", len(taken), len(rest), len(test.waiting))
+			if len(selected)+len(remaining) != len(test.waiting) {
+				t.Errorf("%d of the Services are selected and %d still wait, want %d together", len(selected), len(remaining), len(test.waiting))
 			}
-			for _, name := range rest {
-				if slices.Contains(taken, name) {
+			for _, name := range remaining {
+				if slices.Contains(selected, name) {
 					t.Errorf("%s is selected and still waits", name)
 				}
 			}
@@ -83,27 +83,27 @@ func TestPickBatch(t *testing.T) {
 // of each other namespace.
 func TestEveryServiceIsPicked(t *testing.T) {
 	var waiting []syncer.Waiting
-	lastLarge, since := map[string]uint64{}, uint64(0)
+	lastLarge, sequence := map[string]uint64{}, uint64(0)
 	add := func(namespace string, weight int) {
-		since++
-		waiting = append(waiting, queued(since, namespace, fmt.Sprint("s-", since), weight))
+		sequence++
+		waiting = append(waiting, queued(sequence, namespace, fmt.Sprint("s-", sequence), weight))
 	}
 	for range 50 {
 		add("greedy", syncer.MaxBatchWeight*3)
 	}
 	add("modest", syncer.MaxBatchWeight*3)
-	victim := fmt.Sprint("modest/s-", since)
+	modest := fmt.Sprint("modest/s-", sequence)
 	for round := range 3 {
-		taken, rest := syncer.PickBatch(waiting, lastLarge, true)
-		if slices.Contains(taken, victim) {
+		selected, remaining := syncer.PickBatch(waiting, lastLarge, true)
+		if slices.Contains(selected, modest) {
 			return
 		}
-		since++
-		lastLarge["greedy"] = since
-		waiting = slices.DeleteFunc(waiting, func(one syncer.Waiting) bool { return !slices.Contains(rest, one.Name()) })
+		sequence++
+		lastLarge["greedy"] = sequence
+		waiting = slices.DeleteFunc(waiting, func(one syncer.Waiting) bool { return !slices.Contains(remaining, one.Name()) })
 		add("greedy", syncer.MaxBatchWeight*3)
 		if round == 2 {
-			t.Errorf("%s was in none of three batches", victim)
+			t.Errorf("%s was in none of three batches", modest)
 		}
 	}
 }

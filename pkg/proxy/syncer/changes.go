@@ -21,9 +21,9 @@ func (c *Changes) add(change model.Change) {
 type triggers map[model.ObjectName]trigger
 
 type trigger struct {
-	at      time.Time
-	family  model.Family
-	service model.ObjectName
+	triggeredAt time.Time
+	family      model.Family
+	service     model.ObjectName
 }
 
 // record adds the slices whose trigger time differs from that of the version in the cluster. It must be called before
@@ -44,13 +44,13 @@ func (t triggers) record(cluster *model.Cluster, change model.Change) {
 // triggerTimeOf returns the trigger time of the cluster's version of a slice; zero means that there is none.
 func triggerTimeOf(cluster *model.Cluster, slice *model.EndpointSlice) time.Time {
 	known := cluster.SlicesOf(slice.Service)
-	at, found := slices.BinarySearchFunc(known, slice.Name, func(s *model.EndpointSlice, name model.ObjectName) int {
+	index, found := slices.BinarySearchFunc(known, slice.Name, func(s *model.EndpointSlice, name model.ObjectName) int {
 		return s.Name.Compare(name)
 	})
 	if !found {
 		return time.Time{}
 	}
-	return known[at].TriggeredAt
+	return known[index].TriggeredAt
 }
 
 // takeSynced returns, by family, the trigger times of synced changes, and removes them. Those of Services that still
@@ -62,7 +62,7 @@ func (t *triggers) takeSynced(isWaiting func(model.ObjectName) bool) map[model.F
 			remaining[name] = trigger
 			continue
 		}
-		synced[trigger.family] = append(synced[trigger.family], trigger.at)
+		synced[trigger.family] = append(synced[trigger.family], trigger.triggeredAt)
 	}
 	*t = remaining
 	return synced

@@ -15,8 +15,8 @@ func checkTables(t testing.TB, kernel *memoryKernel, config ruleset.Config) {
 	t.Helper()
 	for _, family := range config.Families {
 		checkNames(t, kernel.Tables.Objects(family))
-		for _, maps := range balancingIn(t, kernel, family) {
-			checkClasses(t, maps)
+		for _, b := range balancingIn(t, kernel, family) {
+			checkClasses(t, b)
 		}
 		checkRanges(t, elementsOf(t, kernel, family, ruleset.Sources))
 		checkAddrs(t, kernel, family)
@@ -37,11 +37,11 @@ func checkNames(t testing.TB, objects ruleset.Objects) {
 
 // checkClasses checks that each frontend has as many slots as its class selects from, that its class is dispatched, and
 // that affinity entries have only endpoints that the slots have.
-func checkClasses(t testing.TB, maps balancing) {
+func checkClasses(t testing.TB, b balancing) {
 	t.Helper()
-	slots := slotsOf(t, maps.slots)
+	slots := slotsOf(t, b.slots)
 	used := 0
-	for _, frontend := range maps.frontends {
+	for _, frontend := range b.frontends {
 		clusterTable, localTable := frontend.key, frontend.key
 		clusterTable.Number, localTable.Number = ruleset.ClusterSlot, ruleset.LocalSlot
 		inside, outside := len(slots[clusterTable]), len(slots[localTable])
@@ -55,7 +55,7 @@ func checkClasses(t testing.TB, maps balancing) {
 		}
 		if !slices.Contains(wanted, frontend.class) || !frontend.dispatched {
 			t.Errorf("%s %+v: class %x with %d slots, and %d for external clients; dispatched: %v",
-				maps.set, frontend.key, frontend.class, inside, outside, frontend.dispatched)
+				b.set, frontend.key, frontend.class, inside, outside, frontend.dispatched)
 		}
 		if frontend.affinityEndpoints == nil {
 			continue
@@ -66,17 +66,17 @@ func checkClasses(t testing.TB, maps balancing) {
 		}
 		for endpoint := range frontend.affinityEndpoints {
 			if !selectable[endpoint.String()] {
-				t.Errorf("%s %+v: affinity entries may have %s, which no slot leads to", maps.set, frontend.key, endpoint)
+				t.Errorf("%s %+v: affinity entries may have %s, which no slot leads to", b.set, frontend.key, endpoint)
 			}
 		}
 		if len(selectable) != len(frontend.affinityEndpoints) {
 			t.Errorf("%s %+v: slots lead to %d endpoints, and affinity entries to %d",
-				maps.set, frontend.key, len(selectable), len(frontend.affinityEndpoints))
+				b.set, frontend.key, len(selectable), len(frontend.affinityEndpoints))
 		}
 	}
-	if used != len(slots) || len(maps.unusedSlots) > 0 {
+	if used != len(slots) || len(b.unusedSlots) > 0 {
 		t.Errorf("%s leads to %d load-balancing tables, but there are %d, and %d slots in unused maps",
-			maps.set, used, len(slots), len(maps.unusedSlots))
+			b.set, used, len(slots), len(b.unusedSlots))
 	}
 }
 

@@ -134,18 +134,18 @@ func racks(count int, rack string) model.Change {
 }
 
 // cpuTime returns the CPU time of adding, changing and deleting the objects.
-func cpuTime(t *testing.T, of, after func(int) model.Change, times int) time.Duration {
+func cpuTime(t *testing.T, initial, changed func(int) model.Change, times int) time.Duration {
 	t.Helper()
 	kernel := &countingKernel{}
 	p := newProxy(kernel)
 	mustSync(t, p)
-	first, second := of(times), after(times)
-	gone := model.Change{Services: map[model.ObjectName]*model.Service{}, Slices: map[model.ObjectName]*model.EndpointSlice{}}
+	first, second := initial(times), changed(times)
+	deletion := model.Change{Services: map[model.ObjectName]*model.Service{}, Slices: map[model.ObjectName]*model.EndpointSlice{}}
 	for name := range first.Services {
-		gone.Services[name], gone.Slices[name] = nil, nil
+		deletion.Services[name], deletion.Slices[name] = nil, nil
 	}
 	before := cpuTimeUsed(t)
-	for _, change := range []model.Change{first, second, gone} {
+	for _, change := range []model.Change{first, second, deletion} {
 		p.Apply(change)
 		mustSync(t, p)
 	}

@@ -33,7 +33,7 @@ func (p *Proxy) decideMore(all *decisions, names []model.ObjectName) {
 		}
 		return p.backlog.rejectionOf(name) != nil
 	})
-	before := len(all.owned)
+	start := len(all.owned)
 	p.decideIncludingRejected(all, accepted)
 	if len(accepted) == len(names) {
 		return
@@ -43,7 +43,7 @@ func (p *Proxy) decideMore(all *decisions, names []model.ObjectName) {
 			p.keepApplied(all, rejected)
 		}
 	}
-	slices.SortFunc(all.owned[before:], func(a, b ruleset.Service) int { return a.Name.Compare(b.Name) })
+	slices.SortFunc(all.owned[start:], func(a, b ruleset.Service) int { return a.Name.Compare(b.Name) })
 }
 
 // minParallelServices is the minimum number of Services that are decided in parallel: one goroutine decides fewer
@@ -94,15 +94,15 @@ func newDecisions(services int) decisions {
 }
 
 // keepApplied keeps what is applied of a Service, except for the frontends that are in have but not in kept.
-func (d *decisions) keepApplied(have, now ruleset.Service) {
-	delete(d.derived, now.Name)
+func (d *decisions) keepApplied(have, kept ruleset.Service) {
+	delete(d.derived, kept.Name)
 	isKept := map[model.Frontend]bool{}
-	for frontend := range now.Frontends() {
+	for frontend := range kept.Frontends() {
 		isKept[frontend] = true
 	}
 	for frontend := range have.Frontends() {
 		if !isKept[frontend] {
-			d.lostFrontends[now.Name] = append(d.lostFrontends[now.Name], frontend)
+			d.lostFrontends[kept.Name] = append(d.lostFrontends[kept.Name], frontend)
 		}
 	}
 }

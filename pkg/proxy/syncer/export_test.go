@@ -16,23 +16,23 @@ const MaxBatchWeight = maxBatchWeight
 type Waiting = queuedService
 
 // NewWaiting returns a waiting Service.
-func NewWaiting(name model.ObjectName, since uint64, weight int) Waiting {
-	return queuedService{name, since, weight}
+func NewWaiting(name model.ObjectName, sequence uint64, weight int) Waiting {
+	return queuedService{name, sequence, weight}
 }
 
 // Name returns namespace/name.
 func (w Waiting) Name() string { return w.name.String() }
 
 // PickBatch returns the names of the Services of the next batch, and of those that still wait.
-func PickBatch(all []Waiting, lastLarge map[string]uint64, allowLarge bool) (taken, rest []string) {
+func PickBatch(all []Waiting, lastLarge map[string]uint64, allowLarge bool) (selected, remaining []string) {
 	next := pickBatch(all, lastLarge, allowLarge)
 	for _, name := range next.selected {
-		taken = append(taken, name.String())
+		selected = append(selected, name.String())
 	}
-	for _, one := range next.remaining {
-		rest = append(rest, one.Name())
+	for _, queued := range next.remaining {
+		remaining = append(remaining, queued.Name())
 	}
-	return taken, rest
+	return selected, remaining
 }
 
 // Waits reports whether a Service or a cleanup waits for the next sync.

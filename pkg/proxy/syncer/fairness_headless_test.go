@@ -69,24 +69,24 @@ func (*targetCounter) Derive(decisions []selection.Decision) any {
 
 func (*targetCounter) OnSynced(selection.SyncState) {}
 
-func (r *targetCounter) OnApplied(service model.ObjectName, digest any) {
-	delete(r.all, service)
-	if targets, _ := digest.(int); targets > 0 {
-		r.all[service], r.lastSync, r.services = targets, r.lastSync+targets, r.services+1
+func (c *targetCounter) OnApplied(service model.ObjectName, derived any) {
+	delete(c.all, service)
+	if targets, _ := derived.(int); targets > 0 {
+		c.all[service], c.lastSync, c.services = targets, c.lastSync+targets, c.services+1
 	}
 }
 
 // targetsPerSync syncs until nothing waits, and returns the targets of each sync.
-func (r *targetCounter) batches(t *testing.T, p *syncer.Proxy) (targets []int) {
+func (c *targetCounter) targetsPerSync(t *testing.T, p *syncer.Proxy) (targets []int) {
 	t.Helper()
 	for len(targets) == 0 || p.Waits() {
 		if len(targets) > 1000 {
 			t.Fatal("Services still wait after 1000 syncs")
 		}
-		r.lastSync, r.services = 0, 0
+		c.lastSync, c.services = 0, 0
 		p.AllowLarge()
 		mustSync(t, p)
-		targets = append(targets, r.lastSync)
+		targets = append(targets, c.lastSync)
 	}
 	return targets
 }
@@ -94,11 +94,11 @@ func (r *targetCounter) batches(t *testing.T, p *syncer.Proxy) (targets []int) {
 // newTargetCounter returns a proxy that has synced a few other Services, and its handler.
 func newTargetCounter(t *testing.T) (*targetCounter, *memoryKernel, *syncer.Proxy) {
 	t.Helper()
-	read, kernel := &targetCounter{all: map[model.ObjectName]int{}}, &memoryKernel{}
-	p := newProxy(kernel, read)
+	counter, kernel := &targetCounter{all: map[model.ObjectName]int{}}, &memoryKernel{}
+	p := newProxy(kernel, counter)
 	p.Apply(manyServices(3, 2))
 	mustSync(t, p)
-	return read, kernel, p
+	return counter, kernel, p
 }
 
 // TestALargeHeadlessServiceWaitsForItsBatch: one is decided per sync, together with small ones, and never two in a row
@@ -109,11 +109,11 @@ func TestALargeHeadlessServiceWaitsForItsBatch(t *testing.T) {
 		"ports without endpoints": {syncer.MaxBatchWeight, 0},
 	} {
 		t.Run(title, func(t *testing.T) {
-			read, kernel, p := newTargetCounter(t)
+			counter, kernel, p := newTargetCounter(t)
 			p.Apply(headlessOf("a", 1, 3))
 			mustSync(t, p)
 			before := map[model.ObjectName]int{{Namespace: "tenant", Name: "a"}: 12}
-			if diff := cmp.Diff(before, read.all); diff != "" {
+			if diff := cmp.Diff(before, counter.all); diff != "" {
 				t.Fatalf("targets (-want +got):\n%s", diff)
 			}
 			for _, name := range []string{"a", "b", "c"} {
@@ -122,13 +122,13 @@ func TestALargeHeadlessServiceWaitsForItsBatch(t *testing.T) {
 			p.ForbidLarge()
 			p.Apply(resized(7))
 			report := mustSync(t, p)
-			if diff := cmp.Diff(before, read.all); diff != "" || report.Services != 1 || kernel.slotsFor(t, "10.96.0.0") != 7 {
+			if diff := cmp.Diff(before, counter.all); diff != "" || report.Decided != 1 || kernel.slotsFor(t, "10.96.0.0") != 7 {
 				t.Errorf("while large ones wait: %+v, targets (-want +got):\n%s", report, diff)
 			}
 			if !p.Waits() {
 				t.Error("nothing waits")
 			}
-			if syncs := read.batches(t, p); len(syncs) < 3 {
+			if syncs := counter.targetsPerSync(t, p); len(syncs) < 3 {
 				t.Errorf("three large ones were decided in %d syncs with %d targets, want at least three syncs", len(syncs), syncs)
 			}
 		})
@@ -139,23 +139,23 @@ func TestALargeHeadlessServiceWaitsForItsBatch(t *testing.T) {
 // another namespace is in the first sync.
 func TestManyHeadlessServicesThatChangeTogetherAreBatched(t *testing.T) {
 	const count, ports, endpoints = 100, 4, 50
-	read, kernel, p := newTargetCounter(t)
+	counter, kernel, p := newTargetCounter(t)
 	for i := range count {
 		p.Apply(headlessOf(fmt.Sprint("s-", i), ports, endpoints))
 	}
 	p.Apply(resized(5))
-	read.lastSync = 0
+	counter.lastSync = 0
 	p.ForbidLarge()
 	mustSync(t, p)
-	if got := kernel.slotsFor(t, "10.96.0.0"); got != 5 || read.lastSync > syncer.MaxBatchWeight {
-		t.Errorf("after the first sync the other Service has %d endpoints, want 5; it decided about %d targets", got, read.lastSync)
+	if got := kernel.slotsFor(t, "10.96.0.0"); got != 5 || counter.lastSync > syncer.MaxBatchWeight {
+		t.Errorf("after the first sync the other Service has %d endpoints, want 5; it decided about %d targets", got, counter.lastSync)
 	}
-	all := read.batches(t, p)
+	all := counter.targetsPerSync(t, p)
 	const each = 2 * endpoints * (ports + 1)
 	if largest := slices.Max(all); largest > syncer.MaxBatchWeight || len(all) < count*each/syncer.MaxBatchWeight {
 		t.Errorf("syncs decided about %d targets, want several of at most %d", all, syncer.MaxBatchWeight)
 	}
-	if len(read.all) != count {
-		t.Errorf("%d Services were passed to the handler, want %d", len(read.all), count)
+	if len(counter.all) != count {
+		t.Errorf("%d Services were passed to the handler, want %d", len(counter.all), count)
 	}
 }

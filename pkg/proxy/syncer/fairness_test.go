@@ -96,10 +96,10 @@ func TestALargeServiceIsWrittenInSteps(t *testing.T) {
 		}
 	}
 	name := model.ObjectName{Namespace: "tenant", Name: "large"}
-	gone := model.Change{
+	deletion := model.Change{
 		Services: map[model.ObjectName]*model.Service{name: nil}, Slices: map[model.ObjectName]*model.EndpointSlice{name: nil},
 	}
-	for i, change := range []model.Change{largeService("large", ip, size), replaced, gone} {
+	for i, change := range []model.Change{largeService("large", ip, size), replaced, deletion} {
 		apply(change)
 		p.AllowLarge()
 		mustSync(t, p)
@@ -108,7 +108,7 @@ func TestALargeServiceIsWrittenInSteps(t *testing.T) {
 		}
 		apply(resized(3 + i))
 		report := mustSync(t, p) // before the next step of the large one
-		if report.Services != 1 || kernel.slotsFor(t, "10.96.0.0") != 3+i {
+		if report.Decided != 1 || kernel.slotsFor(t, "10.96.0.0") != 3+i {
 			t.Errorf("step %d: the small change is not in the next sync: %+v", i, report)
 		}
 		if syncs := syncAllBatches(t, p); syncs < 2 {
@@ -128,8 +128,8 @@ func TestAFrontendThatMovesFromALargeServiceHasOneOwner(t *testing.T) {
 	large, small := model.ObjectName{Namespace: "tenant", Name: "large"}, model.ObjectName{Namespace: "tenant", Name: "small"}
 	for title, rejects := range map[string]bool{"at once": false, "after it was rejected": true} {
 		t.Run(title, func(t *testing.T) {
-			kernel, read := &rejectingKernel{rejected: map[tableItem]bool{}}, newHandlerModel(t)
-			p := newProxy(kernel, read)
+			kernel, handler := &rejectingKernel{rejected: map[tableItem]bool{}}, newHandlerModel(t)
+			p := newProxy(kernel, handler)
 			p.Apply(largeService("large", ip, 3*syncer.MaxBatchWeight))
 			mustSync(t, p)
 			frontend := model.Frontend{Addr: ip, Protocol: model.TCP, Port: 80}
@@ -147,10 +147,10 @@ func TestAFrontendThatMovesFromALargeServiceHasOneOwner(t *testing.T) {
 			p.Apply(largeService("small", ip, 3))
 			p.ForbidLarge()
 			mustSync(t, p)
-			if got := kernel.slotsFor(t, ip.String()); read.byFrontend[frontend] != small || got != 3 || !p.Waits() {
-				t.Errorf("%s belongs to %v, with %d endpoints; want %s with 3, while the other one waits", ip, read.byFrontend[frontend], got, small)
+			if got := kernel.slotsFor(t, ip.String()); handler.byFrontend[frontend] != small || got != 3 || !p.Waits() {
+				t.Errorf("%s belongs to %v, with %d endpoints; want %s with 3, while the other one waits", ip, handler.byFrontend[frontend], got, small)
 			}
-			read.checkOwners(&kernel.memoryKernel, true)
+			handler.checkOwners(&kernel.memoryKernel, true)
 		})
 	}
 }

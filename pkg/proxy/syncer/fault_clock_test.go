@@ -14,14 +14,14 @@ import (
 // timesObserver is an Observer that forwards the times of its calls.
 type timesObserver struct{ queued, failed, synced chan []time.Time }
 
-func (m timesObserver) Queued(_ syncer.Changes, at time.Time) { m.queued <- []time.Time{at} }
+func (o timesObserver) Queued(_ syncer.Changes, at time.Time) { o.queued <- []time.Time{at} }
 
-func (m timesObserver) Synced(_ syncer.Report, started, ended time.Time) {
-	m.synced <- []time.Time{started, ended}
+func (o timesObserver) Synced(_ syncer.Report, started, ended time.Time) {
+	o.synced <- []time.Time{started, ended}
 }
 
-func (m timesObserver) Failed(_ error, _ syncer.Report, started, ended time.Time, _ time.Duration) {
-	m.failed <- []time.Time{started, ended}
+func (o timesObserver) Failed(_ error, _ syncer.Report, started, ended time.Time, _ time.Duration) {
+	o.failed <- []time.Time{started, ended}
 }
 
 // TestObserversGetMonotonicTimes: every time that an observer gets has a reading of the monotonic clock, from
@@ -35,19 +35,19 @@ func TestObserversGetMonotonicTimes(t *testing.T) {
 		}
 		return nil
 	}}
-	seen := timesObserver{make(chan []time.Time, 2), make(chan []time.Time, 1), make(chan []time.Time, 1)}
+	observer := timesObserver{make(chan []time.Time, 2), make(chan []time.Time, 1), make(chan []time.Time, 1)}
 	changes := make(chan model.Change, 1)
 	changes <- manyServices(3, 2)
 	ctx, end := context.WithCancel(t.Context())
 	defer end()
-	go newProxy(kernel).Run(ctx, changes, nil, seen)
-	moments := append(append(<-seen.queued, <-seen.failed...), append(<-seen.queued, <-seen.synced...)...)
-	for number, at := range moments {
+	go newProxy(kernel).Run(ctx, changes, nil, observer)
+	moments := append(append(<-observer.queued, <-observer.failed...), append(<-observer.queued, <-observer.synced...)...)
+	for i, at := range moments {
 		if !strings.Contains(at.String(), " m=") { // nothing else shows it
-			t.Errorf("moment %d of %d, %s, has no reading of the monotonic clock", number+1, len(moments), at)
+			t.Errorf("moment %d of %d, %s, has no reading of the monotonic clock", i+1, len(moments), at)
 		}
-		if number > 0 && at.Before(moments[number-1]) {
-			t.Errorf("moment %d of %d, %s, is before %s", number+1, len(moments), at, moments[number-1])
+		if i > 0 && at.Before(moments[i-1]) {
+			t.Errorf("moment %d of %d, %s, is before %s", i+1, len(moments), at, moments[i-1])
 		}
 	}
 }

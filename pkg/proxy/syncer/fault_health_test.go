@@ -26,7 +26,7 @@ type healthModel struct {
 	synced    bool
 	failures  int
 	// cleanedUp is set if the last successful sync cleaned up everything.
-	complete bool
+	cleanedUp bool
 }
 
 func (m *healthModel) Queued(_ syncer.Changes, at time.Time) {
@@ -41,7 +41,7 @@ func (m *healthModel) Queued(_ syncer.Changes, at time.Time) {
 func (m *healthModel) Synced(report syncer.Report, started, _ time.Time) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
-	m.pending, m.lastError, m.synced, m.complete = time.Time{}, "", true, report.CleanupErr == nil
+	m.pending, m.lastError, m.synced, m.cleanedUp = time.Time{}, "", true, report.CleanupErr == nil
 	m.status.SyncSucceeded(started)
 }
 
@@ -73,11 +73,11 @@ func TestHealthIsRightWhileNetlinkFails(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			random, kernel := rand.New(rand.NewPCG(seed, 2)), &memoryKernel{}
 			faults := &faultInjector{Kernel: kernel, random: rand.New(rand.NewPCG(seed, 3)), counts: map[string]int{}}
-			seen := &healthModel{t: t, status: &status.Status{}}
+			observer := &healthModel{t: t, status: &status.Status{}}
 			changes, driftDetected := make(chan model.Change, 16), make(chan struct{}, 1)
 			ctx, end := context.WithCancel(t.Context())
 			var running sync.WaitGroup
-			running.Go(func() { newProxy(faults).Run(ctx, changes, driftDetected, seen) })
+			running.Go(func() { newProxy(faults).Run(ctx, changes, driftDetected, observer) })
 
 			everything, health := manyServices(3, 2), map[bool]int{}
 			changes <- everything
@@ -89,7 +89,7 @@ func TestHealthIsRightWhileNetlinkFails(t *testing.T) {
 				for range 1 + random.IntN(40) {
 					time.Sleep(time.Duration(random.Int64N(int64(8 * time.Second))))
 					synctest.Wait()
-					health[seen.check(time.Now())]++
+					health[observer.check(time.Now())]++
 				}
 				faults.percent.Store(0)
 				select { // a repair is immediate, a retry is due within half a minute
@@ -98,13 +98,13 @@ func TestHealthIsRightWhileNetlinkFails(t *testing.T) {
 				}
 				time.Sleep(time.Minute)
 				synctest.Wait()
-				if !seen.check(time.Now()) || seen.lastError != "" || !seen.complete {
-					t.Errorf("a minute after the faults ended the last error is %q", seen.lastError)
+				if !observer.check(time.Now()) || observer.lastError != "" || !observer.cleanedUp {
+					t.Errorf("a minute after the faults ended the last error is %q", observer.lastError)
 				}
 				checkLikeFreshStart(t, kernel, everything)
 			}
-			if health[false] == 0 || health[true] == 0 || seen.failures == 0 {
-				t.Errorf("seed %d: health was %v after %d failures, so little was tested", seed, health, seen.failures)
+			if health[false] == 0 || health[true] == 0 || observer.failures == 0 {
+				t.Errorf("seed %d: health was %v after %d failures, so little was tested", seed, health, observer.failures)
 			}
 			end()
 			running.Wait()

@@ -84,7 +84,7 @@ type faultInjector struct {
 }
 
 // pickFault returns the fault of this call; nil means none.
-func (f *faultInjector) next(faults []fault) *fault {
+func (f *faultInjector) pickFault(faults []fault) *fault {
 	if f.random.Int32N(100) >= f.percent.Load() {
 		return nil
 	}
@@ -101,7 +101,7 @@ func (f *faultInjector) Commit(ctx context.Context, batch ruleset.Batch) error {
 	if rejected := f.reject(batch); rejected != nil {
 		return rejected
 	}
-	injected := f.next(commitFaults)
+	injected := f.pickFault(commitFaults)
 	if injected != nil && !injected.applied {
 		return injected.err
 	}
@@ -138,7 +138,7 @@ func (f *faultInjector) reject(batch ruleset.Batch) error {
 }
 
 func (f *faultInjector) Objects(ctx context.Context, family model.Family) (ruleset.Objects, error) {
-	if injected := f.next(readFaults); injected != nil {
+	if injected := f.pickFault(readFaults); injected != nil {
 		return ruleset.Objects{}, injected.err
 	}
 	return f.Kernel.Objects(ctx, family)

@@ -54,10 +54,10 @@ func (p *Proxy) syncFull(ctx context.Context, config ruleset.Config) (Report, er
 	p.acceptFull(mirror, decided)
 	report := p.newReport(len(names))
 	for _, batch := range early {
-		report.count(batch)
+		report.countBatch(batch)
 	}
 	report.addAffinityChanges(nil, plan, decided)
-	report.add(plan)
+	report.countPlan(plan)
 	report.Full = true
 	return p.finish(ctx, report)
 }
@@ -66,12 +66,12 @@ func (p *Proxy) syncFull(ctx context.Context, config ruleset.Config) (Report, er
 func (p *Proxy) acceptFull(mirror *ruleset.Mirror, decided decisions) {
 	remaining := map[model.ObjectName]*pending{}
 	var deleted []model.ObjectName
-	for name, one := range p.backlog.services {
-		if one.waiting.sequence > 0 && p.cluster.Service(name) == nil {
+	for name, work := range p.backlog.services {
+		if work.queueEntry.sequence > 0 && p.cluster.Service(name) == nil {
 			deleted = append(deleted, name)
 		}
-		if one.rejection != nil || one.needsReport {
-			remaining[name] = &pending{rejection: one.rejection, needsReport: one.needsReport}
+		if work.rejection != nil || work.needsReport {
+			remaining[name] = &pending{rejection: work.rejection, needsReport: work.needsReport}
 		}
 	}
 	p.mirror, p.backlog.services, p.smallWaits, p.largeWaits = mirror, remaining, false, false
@@ -115,9 +115,9 @@ func (p *Proxy) decideAll(ctx context.Context, fullSync *ruleset.FullSync, parts
 	batches, ended := make(chan ruleset.Batch), make(chan error)
 	go func() { ended <- p.commitEach(ctx, batches) }()
 	for _, part := range parts {
-		before := len(all.owned)
+		start := len(all.owned)
 		p.decideMore(&all, part)
-		batch := fullSync.AddEarly(all.owned[before:])
+		batch := fullSync.AddEarly(all.owned[start:])
 		early = append(early, batch)
 		batches <- batch
 	}

@@ -77,21 +77,21 @@ func TestAFirstSyncWritesChainsLast(t *testing.T) {
 	if diff := cmp.Diff(ruleset.StaticSets, setsOf(kernel.batches[0], model.IPv4), cmp.Comparer(sameName)); diff != "" {
 		t.Errorf("sets are created in another order (-want +got):\n%s", diff)
 	}
-	ahead, behind := 0, 0
+	early, late := 0, 0
 	for i, batch := range kernel.batches {
 		if hasChains(batch) != (i == last) {
 			t.Errorf("batch %d of %d has chains: %v", i+1, last+1, i != last)
 		}
 		for _, family := range model.Families {
 			if count := batch.Count(family, ruleset.Add); i == last {
-				behind += count
+				late += count
 			} else {
-				ahead += count
+				early += count
 			}
 		}
 	}
-	if behind*2 > ahead {
-		t.Errorf("%d elements were written with the chains and %d before, want at least twice as many before", behind, ahead)
+	if late*2 > early {
+		t.Errorf("%d elements were written with the chains and %d before, want at least twice as many before", late, early)
 	}
 }
 
@@ -99,13 +99,13 @@ func TestAFirstSyncWritesChainsLast(t *testing.T) {
 func TestAFirstSyncThatFailsInAnyPartIsDoneAtOnce(t *testing.T) {
 	everything := manyMixedServices()
 	want, written := singleTransactionTables(t, everything)
-	for _, done := range []bool{false, true} {
-		for failing := range 2 {
-			t.Run(fmt.Sprintf("part %d, applied %v", failing+1, done), func(t *testing.T) {
+	for _, applied := range []bool{false, true} {
+		for part := range 2 {
+			t.Run(fmt.Sprintf("part %d, applied %v", part+1, applied), func(t *testing.T) {
 				commits := 0
 				kernel := &faultyKernel{memoryKernel: &memoryKernel{}, fails: func() (before, after bool) {
 					commits++
-					return commits == failing+1 && !done, commits == failing+1 && done
+					return commits == part+1 && !applied, commits == part+1 && applied
 				}}
 				p := newProxy(kernel)
 				p.Apply(everything)
@@ -115,7 +115,7 @@ func TestAFirstSyncThatFailsInAnyPartIsDoneAtOnce(t *testing.T) {
 				}
 				// Three commits follow the failed one: the deletion of the tables, and the two batches of a full sync, of which
 				// the first is empty.
-				if want := failing + 1 + 3; commits != want {
+				if want := part + 1 + 3; commits != want {
 					t.Errorf("%d commits, want %d: no other part is written after a failure", commits, want)
 				}
 				if fmt.Sprint(report.Added) != fmt.Sprint(written) {
@@ -188,8 +188,8 @@ func TestAKernelRejectionInAPartExcludesItsOwnService(t *testing.T) {
 			}
 			kernel.reject = rejectingServices(everything, names...)
 			report := mustSync(t, p)
-			if refused := namesOf(report.Rejected); !slices.Equal(refused, names) {
-				t.Errorf("rejected Services %v, want %v", refused, names)
+			if rejected := namesOf(report.Rejected); !slices.Equal(rejected, names) {
+				t.Errorf("rejected Services %v, want %v", rejected, names)
 			}
 			// The first attempt leaves numbers of session affinity, which stay.
 			want := &memoryKernel{numbers: numbersIn(&kernel.memoryKernel)}

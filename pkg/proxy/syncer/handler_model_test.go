@@ -19,14 +19,14 @@ import (
 // handlerModel records the calls of a handler. It keeps the owner of each frontend in two ways, which reveal different
 // errors: by Service, where a frontend may have two owners, and by frontend, where the last decision wins.
 type handlerModel struct {
-	t          testing.TB
-	byService  map[model.ObjectName]map[model.Frontend]string // with the endpoints that were chosen
-	byFrontend map[model.Frontend]model.ObjectName
-	lost       int // how often a Service lost a frontend and stayed
-	counts     metrics.PortCounts
-	checks     healthChecks
-	sync       selection.SyncState
-	counter    *metrics.PortCounter
+	t             testing.TB
+	byService     map[model.ObjectName]map[model.Frontend]string // with the endpoints that were chosen
+	byFrontend    map[model.Frontend]model.ObjectName
+	lostFrontends int // how often a Service lost a frontend and stayed
+	counts        metrics.PortCounts
+	checks        healthChecks
+	sync          selection.SyncState
+	counter       *metrics.PortCounter
 }
 
 func newHandlerModel(t testing.TB) *handlerModel {
@@ -38,7 +38,7 @@ func newHandlerModel(t testing.TB) *handlerModel {
 }
 
 // derivedData is the derived data of each handler: frontends with endpoints, counts and health checks.
-type digests struct {
+type derivedData struct {
 	frontends       map[model.Frontend]string
 	counts, checked any
 }
@@ -55,15 +55,15 @@ func (m *handlerModel) Derive(decisions []selection.Decision) any {
 			frontends[owned.Frontend] = fmt.Sprint(len(chosen), chosen[:min(len(chosen), 20)])
 		}
 	}
-	return digests{frontends, m.counter.Derive(decisions), m.checks.Derive(decisions)}
+	return derivedData{frontends, m.counter.Derive(decisions), m.checks.Derive(decisions)}
 }
 
-func (m *handlerModel) OnApplied(service model.ObjectName, digest any) {
+func (m *handlerModel) OnApplied(service model.ObjectName, derived any) {
 	for frontend := range m.byService[service] {
 		m.remove(service, frontend)
 	}
 	delete(m.byService, service)
-	all, _ := digest.(digests)
+	all, _ := derived.(derivedData)
 	for frontend := range all.frontends {
 		m.byFrontend[frontend] = service
 	}
@@ -76,8 +76,8 @@ func (m *handlerModel) OnApplied(service model.ObjectName, digest any) {
 
 func (m *handlerModel) OnFrontendsLost(service model.ObjectName, frontends []model.Frontend) {
 	for _, frontend := range frontends {
-		if _, isThere := m.byService[service][frontend]; isThere {
-			m.lost++
+		if _, owns := m.byService[service][frontend]; owns {
+			m.lostFrontends++
 			m.remove(service, frontend)
 			delete(m.byService[service], frontend)
 		}
@@ -97,7 +97,7 @@ func (m *handlerModel) OnSynced(sync selection.SyncState) {
 	all := map[model.Frontend]model.ObjectName{}
 	for service, frontends := range m.byService {
 		for frontend := range frontends {
-			if other, two := all[frontend]; two {
+			if other, isClaimed := all[frontend]; isClaimed {
 				m.t.Errorf("%s belongs to %s and to %s", frontend, service, other)
 			}
 			all[frontend] = service
@@ -109,7 +109,7 @@ func (m *handlerModel) OnSynced(sync selection.SyncState) {
 }
 
 // comparableState returns the state that is compared with a fresh start.
-func (m *handlerModel) all() any {
+func (m *handlerModel) comparableState() any {
 	maps.DeleteFunc(m.counts.Reasons, func(_ metrics.PortReason, count int) bool { return count == 0 })
 	for service, frontends := range m.byService {
 		if len(frontends) == 0 {
@@ -134,7 +134,7 @@ func (m *handlerModel) checkOwners(kernel *memoryKernel, mayHaveMore bool) {
 	}
 	for _, family := range model.Families {
 		for _, set := range []ruleset.Set{ruleset.Services, ruleset.NodePorts} {
-			for _, element := range elementsIfThere(kernel, family, set) {
+			for _, element := range elementsIfExists(kernel, family, set) {
 				owner, _, _ := strings.Cut(element.Comment, ":")
 				frontend := ruleset.FrontendOf(family, element)
 				if _, isKnown := got[frontend]; isKnown || !mayHaveMore {

@@ -57,13 +57,13 @@ func (m *manifest) load(text []byte) model.Change {
 // would leave little time for new ones.
 func FuzzObjectToElement(f *testing.F) {
 	names := oddNames()
-	for at, name := range names {
-		text := odd(f, name)
-		f.Add([]byte(text), uint8(at))
-		f.Add([]byte(odder(text, names[(at+7)%len(names)])), uint8(at+7)) // together with another one
+	for i, name := range names {
+		text := withOddity(f, name)
+		f.Add([]byte(text), uint8(i))
+		f.Add([]byte(addOddity(text, names[(i+7)%len(names)])), uint8(i+7)) // together with another one
 	}
-	f.Fuzz(func(t *testing.T, text []byte, which uint8) {
-		config, kernel := configurations[int(which)%len(configurations)], &memoryKernel{}
+	f.Fuzz(func(t *testing.T, text []byte, configIndex uint8) {
+		config, kernel := configurations[int(configIndex)%len(configurations)], &memoryKernel{}
 		before := oneService(bystander(), nil).Merge(model.Change{LocalAddrs: nodeAddrs})
 		p := syncer.New(self, config, kernel)
 		p.Apply(before)
@@ -89,22 +89,22 @@ func FuzzObjectToElement(f *testing.F) {
 // it. Each configuration has its own real kernel, which gets one oddity after the other, alone and then with another
 // one.
 func TestEveryOddObjectReachesTheKernel(t *testing.T) {
-	for at, config := range configurations {
+	for first, config := range configurations {
 		kernel, file := newRealKernel(t), manifest{t: t, dir: t.TempDir()}
 		p := syncer.New(self, config, kernel)
 		p.Apply(oneService(bystander(), nil).Merge(model.Change{LocalAddrs: nodeAddrs}))
 		names := oddNames()
-		for i := at; i < len(names); i += len(configurations) {
-			text, next := odd(t, names[i]), names[(i+7)%len(names)]
+		for i := first; i < len(names); i += len(configurations) {
+			text, next := withOddity(t, names[i]), names[(i+7)%len(names)]
 			for _, name := range []string{names[i], names[i] + " and " + next} {
 				p.Apply(file.load([]byte(text)))
 				report := mustSync(t, p) // the Service "other" has no IPv6
-				if slices.Contains(config.Families, model.IPv4) && report.Total < 2 {
-					t.Errorf("%s: %d Services are applied, want at least two", name, report.Total)
+				if slices.Contains(config.Families, model.IPv4) && report.Applied < 2 {
+					t.Errorf("%s: %d Services are applied, want at least two", name, report.Applied)
 				}
 				checkTables(t, &kernel.model, config)
 				checkBystander(t, &kernel.model, config)
-				text = odder(text, next)
+				text = addOddity(text, next)
 			}
 			kernel.agree(t)
 		}

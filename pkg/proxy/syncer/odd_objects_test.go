@@ -157,9 +157,9 @@ var oddities = map[string][2]string{
 }
 
 // withOddity returns plainObjects with an oddity, everywhere it fits.
-func odd(t testing.TB, name string) string {
+func withOddity(t testing.TB, name string) string {
 	t.Helper()
-	text := odder(plainObjects, name)
+	text := addOddity(plainObjects, name)
 	if text == plainObjects && name != "nothing" {
 		t.Fatalf("%s: the plain objects do not contain %q", name, oddities[name][0])
 	}
@@ -167,7 +167,7 @@ func odd(t testing.TB, name string) string {
 }
 
 // addOddity adds an oddity to a text, if it still fits.
-func odder(text, name string) string {
+func addOddity(text, name string) string {
 	text = strings.ReplaceAll(text, oddities[name][0], oddities[name][1])
 	if name == "a name as long as names may be" {
 		text = strings.ReplaceAll(text, "{name: web, ", "{name: "+strings.Repeat("w", 63)+", ")

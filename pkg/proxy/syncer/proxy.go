@@ -72,7 +72,7 @@ const (
 
 // New returns a proxy for a node. It calls the additional handlers with its decisions, and does nothing until Sync is
 // called.
-func New(node string, config ruleset.Config, kernel Kernel, more ...selection.Handler) *Proxy {
+func New(node string, config ruleset.Config, kernel Kernel, additional ...selection.Handler) *Proxy {
 	cluster := model.NewCluster(node)
 	cluster.NodePorts = config.NodePorts
 	planner := selection.NewPlanner(cluster)
@@ -81,7 +81,7 @@ func New(node string, config ruleset.Config, kernel Kernel, more ...selection.Ha
 		kernel:    kernel,
 		cluster:   cluster,
 		planner:   planner,
-		handlers:  append([]selection.Handler{planner}, more...),
+		handlers:  append([]selection.Handler{planner}, additional...),
 		backlog:   newBacklog(),
 		lastLarge: map[string]uint64{},
 		triggers:  triggers{},
@@ -142,11 +142,11 @@ func (p *Proxy) syncPartial(ctx context.Context) (Report, error) {
 		return Report{}, err
 	}
 	for _, name := range batch.selected {
-		one := p.backlog.getOrAdd(name)
-		if one.replanned = false; !hasMoreSteps || name != *batch.large {
-			one.waiting = queuedService{}
+		work := p.backlog.getOrAdd(name)
+		if work.needsReplan = false; !hasMoreSteps || name != *batch.large {
+			work.queueEntry = queuedService{}
 		}
-		p.backlog.done(name)
+		p.backlog.removeIfIdle(name)
 	}
 	report := p.newReport(len(batch.selected))
 	p.accept(plan, decided, &report)
@@ -162,7 +162,7 @@ func (p *Proxy) accept(plan *ruleset.Plan, decided decisions, report *Report) {
 	p.notifyHandlers(decided)
 	report.addAffinityChanges(p.mirror, plan, decided)
 	p.mirror.Accept(plan)
-	report.add(plan)
+	report.countPlan(plan)
 }
 
 // commit writes a plan to the kernel. After an error it drops the mirror, unless the kernel applied nothing of the plan
@@ -189,7 +189,7 @@ func (p *Proxy) finish(ctx context.Context, report Report) (Report, error) {
 	if err := p.retryRejected(ctx, &report); err != nil {
 		return Report{Full: report.Full}, err
 	}
-	report.Total, report.Contested = p.mirror.Services(), p.cluster.Contested()
+	report.Applied, report.Contested = p.mirror.Services(), p.cluster.Contested()
 	report.EvacuatedTimed, report.EvacuatedUntimed = p.cluster.Evacuated()
 	report.Triggered = p.triggers.takeSynced(p.backlog.isWaiting)
 	p.reportPending(&report)
@@ -222,7 +222,7 @@ func (p *Proxy) cleanUp(ctx context.Context, report *Report) error {
 			}
 			return fmt.Errorf("clean up tables: %w", err)
 		}
-		room -= report.count(batch)
+		room -= report.countBatch(batch)
 		p.mirror.CleanupDone()
 	}
 	p.failedCleanups = 0

@@ -25,7 +25,7 @@ func newSyncedProxy(t testing.TB, kernel syncer.Kernel) *syncer.Proxy {
 	t.Helper()
 	p := newProxy(kernel)
 	p.Apply(manyServices(3, 2))
-	if report := mustSync(t, p); !report.Full || report.Services != 3 || report.Total != 3 {
+	if report := mustSync(t, p); !report.Full || report.Decided != 3 || report.Applied != 3 {
 		t.Fatalf("the first sync reports %+v, want a full one with 3 Services", report)
 	}
 	return p
@@ -38,7 +38,7 @@ func TestTablesAreRecreatedAfterTwoFailedFullSyncs(t *testing.T) {
 	}{
 		"the kernel rejects the batches": {func(k *scriptedKernel) { k.reject = rejectAll }, true},
 		// The existing tables cannot be the cause if no batch was sent.
-		"the kernel cannot be read": {func(k *scriptedKernel) { k.blind = errInjected }, false},
+		"the kernel cannot be read": {func(k *scriptedKernel) { k.readErr = errInjected }, false},
 		// Nor if there was no memory for it.
 		"the kernel has no memory for the batches": {func(k *scriptedKernel) {
 			k.reject = func(ruleset.Batch) error { return errors.Join(errInjected, syscall.ENOBUFS) }
@@ -66,7 +66,7 @@ func TestTablesAreRecreatedAfterTwoFailedFullSyncs(t *testing.T) {
 						t.Fatalf("error %v, want the injected one", err)
 					}
 				}
-				kernel.reject, kernel.blind, kernel.batches = nil, nil, nil
+				kernel.reject, kernel.readErr, kernel.batches = nil, nil, nil
 				mustSync(t, p)
 				if got, want := slices.ContainsFunc(kernel.batches, recreatesTable), test.rebuilt && failures >= 2; got != want {
 					t.Errorf("after %d failures the tables were recreated: %v, want %v", failures, got, want)

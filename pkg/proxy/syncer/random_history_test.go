@@ -41,39 +41,39 @@ var configurations = []ruleset.Config{
 
 // switches enable events other than changes of the cluster.
 type switches struct {
-	faults   bool // netlink fails, the kernel rejects Services, and the proxy restarts
-	sabotage bool // another process deletes parts of the tables
-	large    bool // a tenant's Services exceed one batch
+	faults           bool // netlink fails, the kernel rejects Services, and the proxy restarts
+	externalDeletion bool // another process deletes parts of the tables
+	large            bool // a tenant's Services exceed one batch
 }
 
 // machine is a proxy with a random history. Invariants are checked after each transaction and each step.
 type machine struct {
 	switches
-	t          testing.TB
-	config     ruleset.Config
-	random     *rand.Rand // for all but the changes
-	changes    *history
-	everything model.Change
-	kernel     *memoryKernel
-	inner      syncer.Kernel // kernel, or a real one that has the same tables
-	faults     *faultInjector
-	more       []selection.Handler
-	running    *syncer.Proxy
-	traffic    *traffic.Index
-	model      *handlerModel
-	versions   map[offer]bool // what any version of the cluster allowed
-	numbers    map[affinityClients]map[netip.AddrPort][]uint32
-	ranges     []netip.Prefix // the PodCIDRs of the node at the last sync
+	t                  testing.TB
+	config             ruleset.Config
+	random             *rand.Rand // for all but the changes
+	changes            *history
+	everything         model.Change
+	kernel             *memoryKernel
+	inner              syncer.Kernel // kernel, or a real one that has the same tables
+	faults             *faultInjector
+	additionalHandlers []selection.Handler
+	proxy              *syncer.Proxy
+	traffic            *traffic.Index
+	model              *handlerModel
+	allowed            map[frontendEndpoint]bool // what any version of the cluster allowed
+	numbers            map[affinityClients]map[netip.AddrPort][]uint32
+	ranges             []netip.Prefix // the PodCIDRs of the node at the last sync
 	// externallyModified is set if something was deleted that the proxy may not know of. uncertain is set if a commit was
 	// applied although it failed.
-	sabotaged, uncertain bool
-	failed, lost         int // failed syncs, and frontends that Services lost while they still exist
+	externallyModified, uncertain bool
+	failedSyncs, lostFrontends    int // failed syncs, and frontends that Services lost while they still exist
 }
 
-func newMachine(t testing.TB, seed uint64, on switches, memory *memoryKernel, inner syncer.Kernel, more ...selection.Handler) *machine {
+func newMachine(t testing.TB, seed uint64, enabled switches, memory *memoryKernel, inner syncer.Kernel, additional ...selection.Handler) *machine {
 	m := &machine{
-		switches: on, t: t, config: configurations[seed%uint64(len(configurations))], random: rand.New(rand.NewPCG(seed, 1)),
-		changes: newHistory(seed), kernel: memory, inner: inner, more: more, versions: map[offer]bool{},
+		switches: enabled, t: t, config: configurations[seed%uint64(len(configurations))], random: rand.New(rand.NewPCG(seed, 1)),
+		changes: newHistory(seed), kernel: memory, inner: inner, additionalHandlers: additional, allowed: map[frontendEndpoint]bool{},
 	}
 	m.faults = &faultInjector{Kernel: inner, random: m.random, counts: map[string]int{}, committed: m.committed}
 	m.restart()
@@ -83,9 +83,9 @@ func newMachine(t testing.TB, seed uint64, on switches, memory *memoryKernel, in
 // restart starts a new proxy, with new handlers.
 func (m *machine) restart() {
 	m.model, m.traffic = newHandlerModel(m.t), traffic.New(0)
-	m.running = syncer.New(self, m.config, m.faults, append([]selection.Handler{m.model, m.traffic}, m.more...)...)
-	m.running.RetryMax = 1 // rejected Services are retried by the next sync
-	m.running.Apply(m.everything)
+	m.proxy = syncer.New(self, m.config, m.faults, append([]selection.Handler{m.model, m.traffic}, m.additionalHandlers...)...)
+	m.proxy.RetryMax = 1 // rejected Services are retried by the next sync
+	m.proxy.Apply(m.everything)
 	m.ranges = nil
 }
 
@@ -98,25 +98,25 @@ func (m *machine) applyChange() {
 		}
 	}
 	m.everything = mergeAs(self, m.everything, change)
-	m.running.Apply(change)
-	m.running.AllowReplanning()
+	m.proxy.Apply(change)
+	m.proxy.AllowReplanning()
 }
 
 // freshStart is the result of a start with the current cluster, in a kernel that has only the numbers of session
 // affinity.
-type fresh struct {
+type freshStart struct {
 	kernel *memoryKernel
 	model  *handlerModel
 	report syncer.Report
 }
 
-func (m *machine) fresh() fresh {
+func (m *machine) fresh() freshStart {
 	m.t.Helper()
-	made := fresh{kernel: &memoryKernel{numbers: numbersIn(m.kernel)}, model: newHandlerModel(m.t)}
-	p := syncer.New(self, m.config, made.kernel, made.model)
+	started := freshStart{kernel: &memoryKernel{numbers: numbersIn(m.kernel)}, model: newHandlerModel(m.t)}
+	p := syncer.New(self, m.config, started.kernel, started.model)
 	p.Apply(m.everything)
-	made.report = mustSync(m.t, p)
-	return made
+	started.report = mustSync(m.t, p)
+	return started
 }
 
 // step makes a change, and injects the enabled events during some syncs. Then these end, and everything must be
@@ -125,10 +125,10 @@ func (m *machine) step() {
 	m.t.Helper()
 	m.applyChange()
 	if m.switches != (switches{}) {
-		made := m.fresh()
+		start := m.fresh()
 		for _, family := range m.config.Families {
-			for _, balancing := range balancingIn(m.t, made.kernel, family) {
-				maps.Insert(m.versions, maps.All(balancing.offers()))
+			for _, balancing := range balancingIn(m.t, start.kernel, family) {
+				maps.Insert(m.allowed, maps.All(balancing.frontendEndpoints()))
 			}
 		}
 		if m.faults.percent.Store(50); !m.switches.faults { // so that several in a row fail
@@ -138,21 +138,21 @@ func (m *machine) step() {
 			if m.switches.faults && m.random.IntN(8) == 0 {
 				m.restart()
 			}
-			if m.sabotage && m.random.IntN(3) == 0 {
-				m.sabotageTables()
+			if m.externalDeletion && m.random.IntN(3) == 0 {
+				m.modifyExternally()
 			}
 			m.sync()
 		}
 		if m.large {
-			m.checkSmallServices(made)
+			m.checkSmallServices(start)
 		}
 		m.faults.percent.Store(0)
 	}
-	if m.sabotaged { // finally the kernel reports that a notification was lost
-		m.running.ForceFullSync()
+	if m.externallyModified { // finally the kernel reports that a notification was lost
+		m.proxy.ForceFullSync()
 	}
 	report := m.repair()
-	m.sabotaged, m.uncertain = false, false
+	m.externallyModified, m.uncertain = false, false
 	m.checkConverged(report)
 }
 
@@ -165,10 +165,10 @@ func (m *machine) repair() syncer.Report {
 		if report.RejectedTotal > 0 || report.CleanupErr != nil && tries > 0 || tries > 1000 {
 			m.t.Fatalf("without faults, sync %d reports %+v", tries+1, report)
 		}
-		if report.CleanupErr == nil && !m.running.Waits() {
+		if report.CleanupErr == nil && !m.proxy.Waits() {
 			return report
 		}
-		m.running.AllowLarge()
+		m.proxy.AllowLarge()
 	}
 }
 
@@ -177,7 +177,7 @@ func (m *machine) repair() syncer.Report {
 func (m *machine) cleanSync() syncer.Report {
 	m.t.Helper()
 	before, owners := tableContents(m.kernel), maps.Clone(m.model.byFrontend)
-	report, err := m.running.Sync(m.t.Context())
+	report, err := m.proxy.Sync(m.t.Context())
 	if err != nil {
 		m.t.Fatalf("a sync without faults fails: %v", err)
 	}
@@ -185,16 +185,16 @@ func (m *machine) cleanSync() syncer.Report {
 	if node := m.everything.Nodes[self]; m.config.LocalTraffic.PodCIDRs && node != nil {
 		ranges = node.PodCIDRs
 	}
-	isKnown := m.switches == (switches{}) && len(before) > 0
-	if report.Full != !slices.Equal(ranges, m.ranges) && isKnown {
+	isPredictable := m.switches == (switches{}) && len(before) > 0
+	if report.Full != !slices.Equal(ranges, m.ranges) && isPredictable {
 		m.t.Errorf("full: %v, but the pod CIDRs were %v and are %v", report.Full, m.ranges, ranges)
 	}
 	for frontend, owner := range m.model.byFrontend {
-		if was, isThere := owners[frontend]; isThere && was != owner { // its slots are deleted and added, even if unchanged
-			isKnown = false
+		if previousOwner, existed := owners[frontend]; existed && previousOwner != owner { // its slots are deleted and added, even if unchanged
+			isPredictable = false
 		}
 	}
-	if m.ranges = ranges; isKnown && !report.Full {
+	if m.ranges = ranges; isPredictable && !report.Full {
 		m.checkWritten(before, report)
 	}
 	return report
@@ -204,13 +204,13 @@ func (m *machine) checkWritten(before map[tableItem]ruleset.Element, report sync
 	m.t.Helper()
 	after := tableContents(m.kernel)
 	added, deleted := 0, 0
-	for this, element := range after {
-		if was, isThere := before[this]; this.key != (ruleset.Tuple{}) && (!isThere || was != element) {
+	for item, element := range after {
+		if old, existed := before[item]; item.key != (ruleset.Tuple{}) && (!existed || old != element) {
 			added++
 		}
 	}
-	for this, element := range before {
-		if is, stays := after[this]; this.key != (ruleset.Tuple{}) && (!stays || is != element) {
+	for item, element := range before {
+		if current, stays := after[item]; item.key != (ruleset.Tuple{}) && (!stays || current != element) {
 			deleted++
 		}
 	}
@@ -224,21 +224,21 @@ func (m *machine) checkWritten(before map[tableItem]ruleset.Element, report sync
 func (m *machine) sync() {
 	m.t.Helper()
 	m.faults.take()
-	if m.running.ForbidLarge(); m.random.IntN(2) == 0 {
-		m.running.AllowLarge()
+	if m.proxy.ForbidLarge(); m.random.IntN(2) == 0 {
+		m.proxy.AllowLarge()
 	}
-	report, err := m.running.Sync(m.t.Context())
-	if err == nil && !m.sabotaged {
-		m.model.checkOwners(m.kernel, m.running.Waits())
+	report, err := m.proxy.Sync(m.t.Context())
+	if err == nil && !m.externallyModified {
+		m.model.checkOwners(m.kernel, m.proxy.Waits())
 	}
 	injected := m.faults.take()
 	if err = errors.Join(err, report.CleanupErr); err == nil {
 		return
 	}
-	m.failed++
+	m.failedSyncs++
 	m.uncertain = m.uncertain || slices.ContainsFunc(injected, isApplied)
 	caused := slices.ContainsFunc(injected, func(cause error) bool { return errors.Is(err, cause) })
-	if !caused && !m.uncertain && !m.sabotaged { // which cause other errors
+	if !caused && !m.uncertain && !m.externallyModified { // which cause other errors
 		m.t.Errorf("sync failed with %v, which none of %v caused", err, injected)
 	}
 }
@@ -253,27 +253,27 @@ func (m *machine) committed(batch ruleset.Batch) {
 	m.t.Helper()
 	numbers := map[affinityClients]map[netip.AddrPort][]uint32{}
 	for _, family := range m.config.Families {
-		for _, maps := range balancingIn(m.t, m.kernel, family) {
-			for _, frontend := range maps.frontends {
+		for _, b := range balancingIn(m.t, m.kernel, family) {
+			for _, frontend := range b.frontends {
 				numbers[frontend.clients] = frontend.numbers
 			}
-			if m.sabotaged || !m.switches.faults {
+			if m.externallyModified || !m.switches.faults {
 				continue
 			}
-			checkSlotsHaveEndpoints(m.t, maps)
-			for offer := range maps.offers() {
-				if !m.versions[offer] {
-					m.t.Errorf("%+v is active, which no version of the cluster allowed", offer)
+			checkSlotsHaveEndpoints(m.t, b)
+			for pair := range b.frontendEndpoints() {
+				if !m.allowed[pair] {
+					m.t.Errorf("%+v is active, which no version of the cluster allowed", pair)
 				}
 			}
 		}
 	}
-	if !m.sabotaged && !recreatesTable(batch) {
+	if !m.externallyModified && !recreatesTable(batch) {
 		for clients, before := range m.numbers {
 			for endpoint, number := range numbers[clients] {
-				was := before[endpoint]
-				if was != nil && !slices.ContainsFunc(was, func(n uint32) bool { return slices.Contains(number, n) }) {
-					m.t.Errorf("%+v: the clients of %s had the numbers %x and now have %x", clients, endpoint, was, number)
+				previous := before[endpoint]
+				if previous != nil && !slices.ContainsFunc(previous, func(n uint32) bool { return slices.Contains(number, n) }) {
+					m.t.Errorf("%+v: the clients of %s had the numbers %x and now have %x", clients, endpoint, previous, number)
 				}
 			}
 		}
@@ -282,9 +282,9 @@ func (m *machine) committed(batch ruleset.Batch) {
 }
 
 // checkSmallServices checks that the tables have all small Services, while large ones may wait.
-func (m *machine) checkSmallServices(made fresh) {
+func (m *machine) checkSmallServices(start freshStart) {
 	m.t.Helper()
-	m.running.ForbidLarge()
+	m.proxy.ForbidLarge()
 	m.cleanSync()
 	m.model.checkOwners(m.kernel, true)
 	smallServices := func(k *handlerModel) map[model.ObjectName]map[model.Frontend]string {
@@ -292,7 +292,7 @@ func (m *machine) checkSmallServices(made fresh) {
 		maps.DeleteFunc(all, func(name model.ObjectName, _ map[model.Frontend]string) bool { return name.Namespace == "tenant" })
 		return all
 	}
-	if diff := cmp.Diff(smallServices(made.model), smallServices(m.model), cmpopts.EquateComparable(netip.Addr{})); diff != "" {
+	if diff := cmp.Diff(smallServices(start.model), smallServices(m.model), cmpopts.EquateComparable(netip.Addr{})); diff != "" {
 		m.t.Errorf("while large Services may wait (-fresh start +after the history):\n%s", diff)
 	}
 }
@@ -300,34 +300,34 @@ func (m *machine) checkSmallServices(made fresh) {
 // checkConverged checks that tables, handlers and report are those of a fresh start.
 func (m *machine) checkConverged(report syncer.Report) {
 	m.t.Helper()
-	made := m.fresh()
-	checkSameTables(m.t, m.config, made.kernel, m.kernel)
+	start := m.fresh()
+	checkSameTables(m.t, m.config, start.kernel, m.kernel)
 	m.model.checkOwners(m.kernel, false)
 	opts := cmp.Options{
 		cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}), cmpopts.EquateEmpty(), cmpopts.IgnoreFields(selection.SyncState{}, "Full"),
 	}
-	if diff := cmp.Diff(made.model.all(), m.model.all(), opts); diff != "" {
+	if diff := cmp.Diff(start.model.comparableState(), m.model.comparableState(), opts); diff != "" {
 		m.t.Fatalf("handler state (-fresh start +after the history):\n%s", diff)
 	}
-	if report.Total != made.report.Total || report.Contested != made.report.Contested || report.Waiting > 0 {
+	if report.Applied != start.report.Applied || report.Contested != start.report.Contested || report.Waiting > 0 {
 		m.t.Errorf("%d Services, %d contested frontends, %d waiting; a fresh start reports %+v",
-			report.Total, report.Contested, report.Waiting, made.report)
+			report.Applied, report.Contested, report.Waiting, start.report)
 	}
-	m.lost += m.model.lost
-	m.model.lost = 0
+	m.lostFrontends += m.model.lostFrontends
+	m.model.lostFrontends = 0
 }
 
 // modifyExternally deletes something from the tables, with or without a notification of the proxy.
-func (m *machine) sabotageTables() {
+func (m *machine) modifyExternally() {
 	m.t.Helper()
 	batch := ruleset.Batch{Ops: m.removal()}
 	if err := m.inner.Commit(context.Background(), batch); err != nil || len(batch.Ops) == 0 {
 		return // it is in use, or there is nothing to delete
 	}
 	if m.random.IntN(2) == 0 {
-		m.running.ForceFullSync()
+		m.proxy.ForceFullSync()
 	}
-	m.sabotaged = true
+	m.externallyModified = true
 }
 
 // removal returns operations that delete an element, the content of a set or a chain, or a set, a chain, or a table.
@@ -375,7 +375,7 @@ func TestAnyHistoryEndsLikeAFreshStart(t *testing.T) {
 	}{
 		{"no faults", switches{}, 12, 20},
 		{"netlink fails", switches{faults: true}, 12, 10},
-		{"netlink fails and another process deletes objects", switches{faults: true, sabotage: true}, 12, 10},
+		{"netlink fails and another process deletes objects", switches{faults: true, externalDeletion: true}, 12, 10},
 		{"large Services wait", switches{large: true}, 4, 6},
 	} {
 		for seed := range test.seeds {
@@ -385,13 +385,13 @@ func TestAnyHistoryEndsLikeAFreshStart(t *testing.T) {
 				for range test.steps {
 					m.step()
 				}
-				if m.switches.faults && m.failed == 0 {
+				if m.switches.faults && m.failedSyncs == 0 {
 					t.Error("no sync failed, so nothing was tested")
 				}
 				for fault, count := range m.faults.counts {
 					counts[fault] += count
 				}
-				lost += m.lost
+				lost += m.lostFrontends
 			})
 		}
 	}
@@ -407,11 +407,11 @@ func TestAnyHistoryEndsLikeAFreshStart(t *testing.T) {
 
 // TestTheRealKernelAgreesWithTheOneInMemory at all times, whatever netlink does, with each configuration.
 func TestTheRealKernelAgreesWithTheOneInMemory(t *testing.T) {
-	for _, sabotage := range []bool{false, true} {
+	for _, externalDeletion := range []bool{false, true} {
 		for seed := range uint64(len(configurations)) {
-			t.Run(fmt.Sprintf("external deletion %v, seed %d", sabotage, seed), func(t *testing.T) {
+			t.Run(fmt.Sprintf("external deletion %v, seed %d", externalDeletion, seed), func(t *testing.T) {
 				kernel := newRealKernel(t)
-				m := newMachine(t, seed, switches{faults: true, sabotage: sabotage}, &kernel.model, kernel)
+				m := newMachine(t, seed, switches{faults: true, externalDeletion: externalDeletion}, &kernel.model, kernel)
 				for range 4 {
 					m.step()
 					kernel.agree(t)

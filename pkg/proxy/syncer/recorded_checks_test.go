@@ -21,14 +21,14 @@ func (*healthChecks) Derive(decisions []selection.Decision) any {
 	return nil
 }
 
-func (h *healthChecks) OnApplied(service model.ObjectName, digest any) {
-	now, hasCheck := digest.(selection.HealthCheck)
+func (h *healthChecks) OnApplied(service model.ObjectName, derived any) {
+	current, hasCheck := derived.(selection.HealthCheck)
 	before, existed := h.all[service]
-	h.changed = h.changed || hasCheck != existed || before.Port != now.Port || !maps.Equal(before.Endpoints, now.Endpoints)
+	h.changed = h.changed || hasCheck != existed || before.Port != current.Port || !maps.Equal(before.Endpoints, current.Endpoints)
 	if h.all == nil {
 		h.all = map[model.ObjectName]selection.HealthCheck{}
 	}
-	if h.all[service] = now; !hasCheck {
+	if h.all[service] = current; !hasCheck {
 		delete(h.all, service)
 	}
 }
@@ -36,7 +36,7 @@ func (h *healthChecks) OnApplied(service model.ObjectName, digest any) {
 func (*healthChecks) OnSynced(selection.SyncState) {}
 
 // takeChanged reports whether anything changed since the last call.
-func (h *healthChecks) take() bool {
+func (h *healthChecks) takeChanged() bool {
 	changed := h.changed
 	h.changed = false
 	return changed

@@ -130,8 +130,8 @@ func (p *Proxy) lastApplied(name model.ObjectName) ruleset.Service {
 	if p.mirror != nil {
 		return p.mirror.Service(name)
 	}
-	if one := p.backlog.services[name]; one != nil && one.last != nil {
-		return *one.last
+	if work := p.backlog.services[name]; work != nil && work.last != nil {
+		return *work.last
 	}
 	return ruleset.Service{Name: name}
 }
@@ -141,9 +141,9 @@ func (p *Proxy) dropMirror() {
 	if p.mirror == nil {
 		return
 	}
-	for one := range p.backlog.waiting() {
-		last := p.mirror.Service(one.name)
-		p.backlog.services[one.name].last = &last
+	for queued := range p.backlog.waiting() {
+		last := p.mirror.Service(queued.name)
+		p.backlog.services[queued.name].last = &last
 	}
 	p.mirror = nil
 }
@@ -238,14 +238,14 @@ func (p *Proxy) untilNextRetry(now time.Time) time.Duration {
 func (p *Proxy) reportPending(report *Report) {
 	report.Waiting, report.RejectedTotal = len(p.stale), p.backlog.rejected
 	var unreported []model.ObjectName
-	for name, one := range p.backlog.services {
-		if one.waiting.sequence > 0 {
+	for name, work := range p.backlog.services {
+		if work.queueEntry.sequence > 0 {
 			report.Waiting++
 		}
-		if one.replanned {
+		if work.needsReplan {
 			report.Waiting++
 		}
-		if one.needsReport {
+		if work.needsReport {
 			unreported = append(unreported, name)
 		}
 	}
@@ -258,7 +258,7 @@ func (p *Proxy) reportPending(report *Report) {
 			report.NoLongerRejected = append(report.NoLongerRejected, name)
 		}
 		p.backlog.services[name].needsReport = false
-		p.backlog.done(name)
+		p.backlog.removeIfIdle(name)
 	}
 }
 
@@ -273,5 +273,5 @@ var environmentErrors = []error{
 // isEnvironmentError reports whether a failure is unrelated to the content of our tables and to any Service. Recreating
 // the tables would not help then, and every client would lose its affinity.
 func isEnvironmentError(err error) bool {
-	return slices.ContainsFunc(environmentErrors, func(one error) bool { return errors.Is(err, one) })
+	return slices.ContainsFunc(environmentErrors, func(target error) bool { return errors.Is(err, target) })
 }

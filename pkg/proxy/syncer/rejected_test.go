@@ -42,9 +42,9 @@ func (k *rejectingKernel) Commit(ctx context.Context, batch ruleset.Batch) error
 	k.commits++
 	var rejections []ruleset.Rejection
 	for _, op := range batch.Ops {
-		eachItem(op, func(this tableItem, element *ruleset.Element) {
-			if k.rejected[this] && op.Verb == ruleset.Add {
-				err := fmt.Errorf("add %+v: %w", this, syscall.EINVAL)
+		eachItem(op, func(item tableItem, element *ruleset.Element) {
+			if k.rejected[item] && op.Verb == ruleset.Add {
+				err := fmt.Errorf("add %+v: %w", item, syscall.EINVAL)
 				rejections = append(rejections, ruleset.Rejection{Op: op, Element: element, Err: err})
 			}
 		})
@@ -151,7 +151,7 @@ func ownersOf(t *testing.T, everything model.Change, together *memoryKernel) map
 	static := map[tableItem]bool{}
 	for _, batch := range nothing.batches {
 		for _, op := range batch.Ops {
-			eachItem(op, func(this tableItem, _ *ruleset.Element) { static[this] = true })
+			eachItem(op, func(item tableItem, _ *ruleset.Element) { static[item] = true })
 		}
 	}
 	for _, name := range slices.SortedFunc(maps.Keys(everything.Services), model.ObjectName.Compare) {
@@ -161,10 +161,10 @@ func ownersOf(t *testing.T, everything model.Change, together *memoryKernel) map
 		mustSync(t, p)
 		for _, batch := range kernel.batches {
 			for _, op := range batch.Ops {
-				eachItem(op, func(this tableItem, _ *ruleset.Element) {
-					if !static[this] && !seen[this] {
-						seen[this] = true
-						owners[this] = append(owners[this], name)
+				eachItem(op, func(item tableItem, _ *ruleset.Element) {
+					if !static[item] && !seen[item] {
+						seen[item] = true
+						owners[item] = append(owners[item], name)
 					}
 				})
 			}
@@ -208,22 +208,22 @@ func namesOf(rejected []syncer.Rejected) []model.ObjectName {
 func pick(t *testing.T, random *rand.Rand, owners map[tableItem][]model.ObjectName) map[string]tableItem {
 	t.Helper()
 	kinds := map[string][]tableItem{}
-	for this := range owners {
-		kind, _, _ := strings.Cut(this.name, "/")
-		if this.key == (ruleset.Tuple{}) {
+	for item := range owners {
+		kind, _, _ := strings.Cut(item.name, "/")
+		if item.key == (ruleset.Tuple{}) {
 			kind, _, _ = strings.Cut(kind, "-") // lb, sticky, nodeport, affinity
 			kind = "object " + kind
 		}
-		kinds[kind] = append(kinds[kind], this)
+		kinds[kind] = append(kinds[kind], item)
 	}
 	picked := map[string]tableItem{}
-	for kind, things := range kinds {
-		texts := make(map[tableItem]string, len(things))
-		for _, this := range things {
-			texts[this] = fmt.Sprint(this)
+	for kind, items := range kinds {
+		texts := make(map[tableItem]string, len(items))
+		for _, item := range items {
+			texts[item] = fmt.Sprint(item)
 		}
-		slices.SortFunc(things, func(a, b tableItem) int { return strings.Compare(texts[a], texts[b]) })
-		picked[kind] = things[random.IntN(len(things))]
+		slices.SortFunc(items, func(a, b tableItem) int { return strings.Compare(texts[a], texts[b]) })
+		picked[kind] = items[random.IntN(len(items))]
 	}
 	for _, set := range ruleset.StaticSets {
 		if _, ok := picked[set.Name]; !ok && set.Name != ruleset.NodePortIPs.Name { // which belongs to no Service
@@ -247,7 +247,7 @@ func tableContents(kernel *memoryKernel) map[tableItem]ruleset.Element {
 			}
 		}
 		for _, set := range slices.Concat(dedicatedMaps(objects), ruleset.StaticSets) {
-			for _, element := range elementsIfThere(kernel, family, set) {
+			for _, element := range elementsIfExists(kernel, family, set) {
 				all[tableItem{family, set.Name, element.Key}] = element
 			}
 		}
@@ -268,20 +268,20 @@ func TestAKernelRejectionExcludesItsOwnServiceAndNoOther(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	random := rand.New(rand.NewPCG(seed, 0))
 	cases := map[string][]tableItem{}
-	for kind, this := range pick(t, random, owners) {
-		cases[kind] = []tableItem{this}
+	for kind, item := range pick(t, random, owners) {
+		cases[kind] = []tableItem{item}
 	}
 	first, second := pick(t, random, owners), pick(t, random, owners)
 	cases["two at once"] = []tableItem{first[ruleset.Endpoints.Name], second[ruleset.Restricted.Name]}
 	cases["two of one kind at once"] = []tableItem{first[ruleset.Services.Name], second[ruleset.Services.Name]}
-	for kind, things := range cases {
+	for kind, items := range cases {
 		t.Run(fmt.Sprintf("%s, seed %d", kind, seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				kernel, rejected := &rejectingKernel{rejected: map[tableItem]bool{}}, map[model.ObjectName]bool{}
 				kernel.numbers = numbersIn(complete)
-				for _, this := range things {
-					kernel.rejected[this] = true
-					for _, owner := range owners[this] {
+				for _, item := range items {
+					kernel.rejected[item] = true
+					for _, owner := range owners[item] {
 						rejected[owner] = true
 					}
 				}
@@ -290,12 +290,12 @@ func TestAKernelRejectionExcludesItsOwnServiceAndNoOther(t *testing.T) {
 				p.Apply(everything)
 				report := mustSync(t, p)
 				if diff := cmp.Diff(want, namesOf(report.Rejected)); diff != "" || report.RejectedTotal != len(want) {
-					t.Fatalf("with %+v rejected, these Services are rejected (-want +got):\n%s", things, diff)
+					t.Fatalf("with %+v rejected, these Services are rejected (-want +got):\n%s", items, diff)
 				}
-				checkAsIf := func(there model.Change) {
+				checkAsIf := func(cluster model.Change) {
 					fresh := &memoryKernel{numbers: numbersIn(&kernel.memoryKernel)}
 					p := newProxy(fresh)
-					p.Apply(there)
+					p.Apply(cluster)
 					mustSync(t, p)
 					if got, want := tableContents(&kernel.memoryKernel), tableContents(fresh); !maps.Equal(got, want) {
 						t.Errorf("the tables have %d items, want the same as %d of a fresh start", len(got), len(want))
@@ -304,12 +304,12 @@ func TestAKernelRejectionExcludesItsOwnServiceAndNoOther(t *testing.T) {
 				checkAsIf(withoutServices(everything, want))
 				clear(kernel.rejected)
 				time.Sleep(syncer.DefaultRetryMax)
-				var taken []model.ObjectName
+				var accepted []model.ObjectName
 				for range 1 + len(want)/10 { // ten in a sync
-					taken = append(taken, mustSync(t, p).NoLongerRejected...)
+					accepted = append(accepted, mustSync(t, p).NoLongerRejected...)
 				}
-				slices.SortFunc(taken, model.ObjectName.Compare)
-				if diff := cmp.Diff(want, taken); diff != "" {
+				slices.SortFunc(accepted, model.ObjectName.Compare)
+				if diff := cmp.Diff(want, accepted); diff != "" {
 					t.Errorf("no longer rejected (-want +got):\n%s", diff)
 				}
 				checkAsIf(everything)
@@ -378,12 +378,12 @@ func TestTheLastKnownGoodVersionStaysApplied(t *testing.T) {
 				checkLikeFreshStart(t, &kernel.memoryKernel, everything.Merge(other).Merge(taken))
 
 				// Frontends that the Service no longer has are not kept, and once the Service is deleted nothing is kept.
-				gone := model.Change{Services: map[model.ObjectName]*model.Service{name: nil}}
-				p.Apply(gone)
+				deletion := model.Change{Services: map[model.ObjectName]*model.Service{name: nil}}
+				p.Apply(deletion)
 				if report := mustSync(t, p); !slices.Equal(report.NoLongerRejected, []model.ObjectName{name}) || report.RejectedTotal != 0 {
 					t.Errorf("a rejected Service that is deleted is reported as %+v", report)
 				}
-				checkLikeFreshStart(t, &kernel.memoryKernel, everything.Merge(bad).Merge(other).Merge(taken).Merge(gone))
+				checkLikeFreshStart(t, &kernel.memoryKernel, everything.Merge(bad).Merge(other).Merge(taken).Merge(deletion))
 			})
 		})
 	}
@@ -398,15 +398,15 @@ func TestARejectedServiceIsRetriedWithBackoff(t *testing.T) {
 		var tries, others atomic.Int64
 		r.reject(func(batch ruleset.Batch) error {
 			for _, op := range batch.Ops {
-				var refusal error
-				eachItem(op, func(this tableItem, element *ruleset.Element) {
-					if this == bad && op.Verb == ruleset.Add {
+				var rejectErr error
+				eachItem(op, func(item tableItem, element *ruleset.Element) {
+					if item == bad && op.Verb == ruleset.Add {
 						tries.Add(1)
-						refusal = &ruleset.RejectedError{Rejections: []ruleset.Rejection{{Op: op, Element: element, Err: syscall.EINVAL}}}
+						rejectErr = &ruleset.RejectedError{Rejections: []ruleset.Rejection{{Op: op, Element: element, Err: syscall.EINVAL}}}
 					}
 				})
-				if refusal != nil {
-					return refusal
+				if rejectErr != nil {
+					return rejectErr
 				}
 			}
 			others.Add(1)
@@ -521,10 +521,10 @@ func TestTheRealKernelRejectsOneServiceAndNoOther(t *testing.T) {
 	for number := range 20 {
 		endpoints = append(endpoints, number+2)
 	}
-	long := nameService(strings.Repeat("long", 70), "10.96.2.2", func(service *model.Service) { // a port with its own map
+	long := dnsService(strings.Repeat("long", 70), "10.96.2.2", func(service *model.Service) { // a port with its own map
 		service.AffinityTimeout, service.ExternalIPs = time.Hour, manyAddrs("198.18.1.0", 200)
 	})
-	bad := oneService(long, nameServiceSlice(long.Name.Name, endpoints...))
+	bad := oneService(long, dnsServiceSlice(long.Name.Name, endpoints...))
 	want := []model.ObjectName{long.Name}
 
 	for title, together := range map[string]bool{"from the start": true, "later": false} {
@@ -546,7 +546,7 @@ func TestTheRealKernelRejectsOneServiceAndNoOther(t *testing.T) {
 			kernel.agree(t)
 			checkLikeFreshStart(t, &kernel.model, everything)
 			p.Apply(resized(1))
-			if report := mustSync(t, p); report.Full || report.Services != 1 {
+			if report := mustSync(t, p); report.Full || report.Decided != 1 {
 				t.Errorf("a change of another Service reports %+v, want it written alone", report)
 			}
 			p.Apply(resized(3))

@@ -166,7 +166,7 @@ func freshSlotsFor(t *testing.T, everything model.Change, addr string) int {
 func TestServicesWithoutABoundDoNotReadNodes(t *testing.T) {
 	p := newSyncedProxy(t, &memoryKernel{})
 	p.Apply(nodesIn("zone-b", "new"))
-	if report := mustSync(t, p); report.Services != 0 {
-		t.Errorf("%d Services were decided, want none", report.Services)
+	if report := mustSync(t, p); report.Decided != 0 {
+		t.Errorf("%d Services were decided, want none", report.Decided)
 	}
 }

@@ -10,10 +10,10 @@ import (
 // Report is the result of a sync.
 type Report struct {
 	// Full reports whether the sync was a full one.
-	Full     bool
-	Services int // number of Services that this sync decided about
-	Total    int // number of Services that are applied
-	Waiting  int // number of Services that wait for a batch, some with part of their change applied
+	Full    bool
+	Decided int // number of Services that this sync decided about
+	Applied int // number of Services that are applied
+	Waiting int // number of Services that wait for a batch, some with part of their change applied
 	// Triggered holds, by family, when each change of an EndpointSlice that this sync applied was caused, if the slices
 	// have that time.
 	Triggered map[model.Family][]time.Time
@@ -40,7 +40,7 @@ type Report struct {
 
 // newReport returns the report of a sync that decided about a number of Services.
 func (p *Proxy) newReport(services int) Report {
-	report := Report{Services: services, Added: map[model.Family]int{}, Deleted: map[model.Family]int{}}
+	report := Report{Decided: services, Added: map[model.Family]int{}, Deleted: map[model.Family]int{}}
 	for _, family := range p.config.Families {
 		report.Added[family], report.Deleted[family] = 0, 0
 	}
@@ -48,9 +48,9 @@ func (p *Proxy) newReport(services int) Report {
 }
 
 // countPlan adds the elements of a plan to the report.
-func (r *Report) add(plan *ruleset.Plan) {
-	r.count(plan.Prerequisites)
-	r.count(plan.Batch)
+func (r *Report) countPlan(plan *ruleset.Plan) {
+	r.countBatch(plan.Prerequisites)
+	r.countBatch(plan.Batch)
 }
 
 // addAffinityChanges adds the Services that lack session affinity in a plan, and those that lacked it before. The plan
@@ -78,7 +78,7 @@ func (r *Report) written() (elements int) {
 }
 
 // countBatch adds the elements of a batch to the report, and returns their number.
-func (r *Report) count(batch ruleset.Batch) (elements int) {
+func (r *Report) countBatch(batch ruleset.Batch) (elements int) {
 	for family := range r.Added {
 		added, deleted := batch.Count(family, ruleset.Add), batch.Count(family, ruleset.Delete)
 		r.Added[family] += added

@@ -33,7 +33,7 @@ func TestTriggersAreReportedByTheSyncThatAppliesTheirChanges(t *testing.T) {
 	kernel := &scriptedKernel{}
 	p := newProxy(kernel)
 	p.Apply(manyServices(3, 2))
-	gone := model.Change{Slices: map[model.ObjectName]*model.EndpointSlice{{Namespace: "default", Name: "service-1"}: nil}}
+	deletion := model.Change{Slices: map[model.ObjectName]*model.EndpointSlice{{Namespace: "default", Name: "service-1"}: nil}}
 	for _, step := range []struct {
 		title   string
 		changes []model.Change
@@ -48,7 +48,7 @@ func TestTriggersAreReportedByTheSyncThatAppliesTheirChanges(t *testing.T) {
 		}, false, []time.Time{moment(3)}},
 		{"the kernel rejects a change", []model.Change{stamped("service-0", 4, 5)}, true, nil},
 		{"it waited, even if it changes again", []model.Change{stamped("service-0", 5, 6)}, false, []time.Time{moment(5)}},
-		{"a slice changes and is deleted", []model.Change{stamped("service-1", 2, 7), gone}, false, nil},
+		{"a slice changes and is deleted", []model.Change{stamped("service-1", 2, 7), deletion}, false, nil},
 		{"it is added again without a trigger time", []model.Change{stamped("service-1", 2, 0)}, false, nil},
 	} {
 		for _, change := range step.changes {
@@ -140,15 +140,15 @@ func TestReportedFindingsAreLimited(t *testing.T) {
 			t.Errorf("%s: %d findings", one.Service, len(one.Findings))
 		}
 	}
-	gone := model.Change{Services: map[model.ObjectName]*model.Service{}}
+	deletion := model.Change{Services: map[model.ObjectName]*model.Service{}}
 	for name := range all.Services {
-		gone.Services[name] = nil
+		deletion.Services[name] = nil
 	}
 	p.ForceFullSync()
-	p.Apply(gone)
-	over := mustSync(t, p)
-	if len(reported) != servicefindings.MaxServices || !over.Full {
-		t.Errorf("%d Services reported after all were deleted, full %v; want %d", len(reported), over.Full, servicefindings.MaxServices)
+	p.Apply(deletion)
+	afterDeletion := mustSync(t, p)
+	if len(reported) != servicefindings.MaxServices || !afterDeletion.Full {
+		t.Errorf("%d Services reported after all were deleted, full %v; want %d", len(reported), afterDeletion.Full, servicefindings.MaxServices)
 	}
 	for _, one := range reported {
 		if len(one.Findings) > 0 {

@@ -32,8 +32,8 @@ const DefaultRetryMax = 30 * time.Second
 // shorter pauses cost a sixth more CPU time. Constant pauses of 10 ms would cost 40 % more, because each change then
 // waits for a timer.
 const (
-	syncShare    = 10
-	syncInterval = 40 * time.Millisecond
+	intervalFactor = 10
+	syncInterval   = 40 * time.Millisecond
 )
 
 // Run syncs whenever the cluster changes or the tables were modified externally (driftDetected), until ctx ends.
@@ -62,7 +62,7 @@ func (p *Proxy) Run(ctx context.Context, changes <-chan model.Change, driftDetec
 // nextSync is when to sync next.
 type nextSync struct {
 	// delay is the time until a sync that needs no change; zero means that none is scheduled.
-	after time.Duration
+	delay time.Duration
 	// earliest is the earliest time of a sync for changes.
 	earliest time.Time
 	// failed is set if the last sync failed: changes then wait until delay has passed or drift is detected.
@@ -79,21 +79,21 @@ func (p *Proxy) syncOnce(ctx context.Context, last nextSync, observer Observer) 
 	case ctx.Err() != nil:
 		return nextSync{} // shutdown, not a failure
 	case err != nil:
-		next := nextSync{after: retryMin, failed: true}
+		next := nextSync{delay: retryMin, failed: true}
 		if last.failed {
-			next.after = min(2*last.after, p.retryMax())
+			next.delay = min(2*last.delay, p.retryMax())
 		}
-		observer.Failed(err, report, started, time.Now(), next.after)
+		observer.Failed(err, report, started, time.Now(), next.delay)
 		return next
 	}
 	ended := time.Now()
 	observer.Synced(report, started, ended)
-	next := nextSync{earliest: started.Add(min(syncShare*ended.Sub(started), syncInterval)), after: p.untilNextRetry(time.Now())}
-	if until, waits := p.untilNextBatch(time.Now()); waits && report.CleanupErr == nil && (next.after == 0 || until < next.after) {
-		next.after = max(until, 1)
+	next := nextSync{earliest: started.Add(min(intervalFactor*ended.Sub(started), syncInterval)), delay: p.untilNextRetry(time.Now())}
+	if until, waits := p.untilNextBatch(time.Now()); waits && report.CleanupErr == nil && (next.delay == 0 || until < next.delay) {
+		next.delay = max(until, 1)
 	}
-	if report.CleanupErr != nil && (next.after == 0 || next.after > time.Second) {
-		next.after = time.Second
+	if report.CleanupErr != nil && (next.delay == 0 || next.delay > time.Second) {
+		next.delay = time.Second
 	}
 	return next
 }
@@ -105,8 +105,8 @@ func (p *Proxy) retryMax() time.Duration { return cmp.Or(p.RetryMax, DefaultRetr
 func (p *Proxy) wait(ctx context.Context, changes <-chan model.Change, driftDetected <-chan struct{}, next nextSync) bool {
 	var timer <-chan time.Time
 	var deadline time.Time
-	if next.after > 0 {
-		timer, deadline = time.After(next.after), time.Now().Add(next.after)
+	if next.delay > 0 {
+		timer, deadline = time.After(next.delay), time.Now().Add(next.delay)
 	}
 	if next.failed {
 		changes = nil

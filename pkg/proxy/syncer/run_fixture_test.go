@@ -30,7 +30,7 @@ type recorder struct {
 	t     *testing.T
 	start time.Time
 	// extraNanos is the duration of each sync in nanoseconds, in addition to that of its batches.
-	slower atomic.Int64
+	extraNanos atomic.Int64
 
 	mutex         sync.Mutex
 	queued        time.Time
@@ -39,7 +39,7 @@ type recorder struct {
 }
 
 func (r *recorder) Queued(changes syncer.Changes, at time.Time) {
-	time.Sleep(time.Duration(r.slower.Load()))
+	time.Sleep(time.Duration(r.extraNanos.Load()))
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	r.queued = at
@@ -47,7 +47,7 @@ func (r *recorder) Queued(changes syncer.Changes, at time.Time) {
 }
 
 func (r *recorder) Synced(report syncer.Report, started, ended time.Time) {
-	r.record(started, ended, attempt{Full: report.Full, Services: report.Services, CleanupFailed: report.CleanupErr != nil})
+	r.record(started, ended, attempt{Full: report.Full, Services: report.Decided, CleanupFailed: report.CleanupErr != nil})
 }
 
 func (r *recorder) Failed(err error, report syncer.Report, started, ended time.Time, retryIn time.Duration) {
@@ -89,9 +89,9 @@ type run struct {
 }
 
 // reject sets the function that decides which batches the kernel rejects; nil rejects none.
-func (r *run) reject(picks func(ruleset.Batch) error) { r.rejection.Store(&picks) }
+func (r *run) reject(hook func(ruleset.Batch) error) { r.rejection.Store(&hook) }
 
-func (r *run) rejects(batch ruleset.Batch) error {
+func (r *run) applyHook(batch ruleset.Batch) error {
 	if reject := r.rejection.Load(); reject != nil && *reject != nil {
 		return (*reject)(batch)
 	}
@@ -109,7 +109,7 @@ func withRunningProxy(t *testing.T, test func(t *testing.T, r *run)) {
 			driftDetected: make(chan struct{}, 1),
 			end:           cancel,
 		}
-		r.kernel.reject = r.rejects
+		r.kernel.reject = r.applyHook
 		p := syncer.New(self, bothFamilies, r.kernel)
 		go func() {
 			p.Run(ctx, r.changes, r.driftDetected, r.recorder)

@@ -27,7 +27,7 @@ func TestRunSyncsTogetherWhatArrivesTogether(t *testing.T) {
 		r.expect("the first change", attempt{Full: true, Services: 3})
 
 		r.advance(syncer.SyncInterval)
-		r.kernel.slow = time.Second
+		r.kernel.batchDuration = time.Second
 		r.changes <- resized(manyEndpoints)
 		r.advance(time.Millisecond)
 		for _, change := range []model.Change{resized(4), stickyService(1), resized(5), stickyService(1, 2)} {

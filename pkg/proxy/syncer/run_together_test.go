@@ -20,7 +20,7 @@ func TestASteadyStreamOfChangesTakesATenthOfTheTime(t *testing.T) {
 				everything := manyServices(3, 2)
 				r.changes <- everything
 				r.expect("the first change", attempt{Full: true, Services: 3})
-				r.slower.Store(int64(test.took))
+				r.extraNanos.Store(int64(test.took))
 				r.changes <- resized(2)
 				r.advance(test.pause / 4)
 				r.expect("the first of the stream", attempt{Services: 1})
@@ -51,7 +51,7 @@ func TestASteadyStreamOfChangesTakesATenthOfTheTime(t *testing.T) {
 func TestAnExternalModificationIsRepairedAtOnceTogetherWithChanges(t *testing.T) {
 	withRunningProxy(t, func(_ *testing.T, r *run) {
 		const took = syncer.SyncInterval / 4
-		r.slower.Store(int64(took))
+		r.extraNanos.Store(int64(took))
 		r.changes <- manyServices(3, 2)
 		r.advance(took)
 		r.expect("the first change", attempt{Full: true, Services: 3})
@@ -73,7 +73,7 @@ func TestAnExternalModificationIsRepairedAtOnceTogetherWithChanges(t *testing.T)
 // random, so there are many rounds.
 func TestAChangeAndAnExternalModificationTogetherAreOneFullSync(t *testing.T) {
 	withRunningProxy(t, func(t *testing.T, r *run) {
-		r.kernel.slow = time.Second
+		r.kernel.batchDuration = time.Second
 		r.changes <- manyServices(3, 2)
 		r.advance(time.Minute)
 		r.take()

@@ -61,7 +61,7 @@ func printReport(w io.Writer, report syncer.Report) {
 	if report.Full {
 		what = "synced everything:"
 	}
-	fmt.Fprintf(w, "%s %d of %d Services: %d elements added, %d deleted\n", what, report.Services, report.Total,
+	fmt.Fprintf(w, "%s %d of %d Services: %d elements added, %d deleted\n", what, report.Decided, report.Applied,
 		report.Added[model.IPv4]+report.Added[model.IPv6], report.Deleted[model.IPv4]+report.Deleted[model.IPv6])
 	if report.Contested > 0 {
 		fmt.Fprintf(w, "contested frontends: %d\n", report.Contested)
@@ -69,9 +69,9 @@ func printReport(w io.Writer, report syncer.Report) {
 }
 
 // printHealthChecks prints all of them if any has changed, or after a full sync.
-func (s *scenario) printHealthChecks(w io.Writer, complete bool) {
+func (s *scenario) printHealthChecks(w io.Writer, full bool) {
 	checks := s.checks.all
-	if changed := s.checks.take(); !changed && !complete || complete && len(checks) == 0 {
+	if changed := s.checks.takeChanged(); !changed && !full || full && len(checks) == 0 {
 		return
 	}
 	for _, name := range slices.SortedFunc(maps.Keys(checks), model.ObjectName.Compare) {
@@ -105,10 +105,10 @@ func (s *scenario) cmdElements(ts *testscript.TestScript, args []string) {
 	}
 	kernel := &memoryKernel{}
 	mustSync(s.t, newProxy(kernel))
-	always := linesOfElements(kernel.text(s.t))
+	static := linesOfElements(kernel.text(s.t))
 	stdout := ts.Stdout() // even if there is nothing to print: it replaces the output of an earlier command
 	for _, line := range linesOfElements(s.kernel.inMemory().text(s.t)) {
-		if len(args) > 0 && !slices.Contains(args, strings.Fields(line)[1]) || slices.Contains(always, line) {
+		if len(args) > 0 && !slices.Contains(args, strings.Fields(line)[1]) || slices.Contains(static, line) {
 			continue
 		}
 		fmt.Fprintln(stdout, line)

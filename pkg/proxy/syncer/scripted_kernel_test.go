@@ -18,16 +18,16 @@ type scriptedKernel struct {
 	// committed is called after each batch that was applied.
 	committed func(ruleset.Batch)
 	// readErr is the error of reading a table.
-	blind error
+	readErr error
 	// batchDuration is how long each batch takes.
-	slow time.Duration
+	batchDuration time.Duration
 }
 
 func (k *scriptedKernel) Commit(ctx context.Context, batch ruleset.Batch) error {
 	if len(batch.Ops) == 0 {
 		return nil
 	}
-	time.Sleep(k.slow)
+	time.Sleep(k.batchDuration)
 	if k.reject != nil {
 		if err := k.reject(batch); err != nil {
 			return err
@@ -43,8 +43,8 @@ func (k *scriptedKernel) Commit(ctx context.Context, batch ruleset.Batch) error 
 }
 
 func (k *scriptedKernel) Objects(ctx context.Context, family model.Family) (ruleset.Objects, error) {
-	if k.blind != nil {
-		return ruleset.Objects{}, k.blind
+	if k.readErr != nil {
+		return ruleset.Objects{}, k.readErr
 	}
 	return k.memoryKernel.Objects(ctx, family)
 }

@@ -152,11 +152,11 @@ func contentsOf(t testing.TB, kernel *memoryKernel, family model.Family) ruleset
 
 // mergeAs is Change.Merge as seen from a node: the node keeps its last state when its own object is deleted.
 func mergeAs(node string, earlier, later model.Change) model.Change {
-	together := earlier.Merge(later)
-	if gone, known := later.Nodes[node]; known && gone == nil {
-		together.Nodes[node] = earlier.Nodes[node]
+	merged := earlier.Merge(later)
+	if newest, known := later.Nodes[node]; known && newest == nil {
+		merged.Nodes[node] = earlier.Nodes[node]
 	}
-	return together
+	return merged
 }
 
 func mustSync(t testing.TB, p *syncer.Proxy) syncer.Report {

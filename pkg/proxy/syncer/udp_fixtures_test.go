@@ -7,7 +7,7 @@ import (
 )
 
 // dnsService returns a Service with UDP port 53.
-func nameService(name, clusterIP string, edits ...func(*model.Service)) *model.Service {
+func dnsService(name, clusterIP string, edits ...func(*model.Service)) *model.Service {
 	service := &model.Service{
 		Name:       model.ObjectName{Namespace: "default", Name: name},
 		ClusterIPs: addrs(clusterIP),
@@ -20,7 +20,7 @@ func nameService(name, clusterIP string, edits ...func(*model.Service)) *model.S
 }
 
 // dnsServiceSlice returns the slice of a dnsService: ready endpoints 10.244.0.N, on this node if N is below 10.
-func nameServiceSlice(service string, numbers ...int) *model.EndpointSlice {
+func dnsServiceSlice(service string, numbers ...int) *model.EndpointSlice {
 	name := model.ObjectName{Namespace: "default", Name: service}
 	slice := &model.EndpointSlice{Name: name, Service: name}
 	for _, protocol := range model.Protocols {

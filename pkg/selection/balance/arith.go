@@ -7,11 +7,11 @@ import "math/bits"
 //
 // This package uses no floats: some processors fuse a multiplication and an addition, so nodes with different
 // processors would get different results.
-func mulDiv(whole, some, all uint64) uint64 {
-	if some == all {
-		return whole
+func mulDiv(amount, numerator, denominator uint64) uint64 {
+	if numerator == denominator {
+		return amount
 	}
-	high, low := bits.Mul64(whole, some)
-	quotient, _ := bits.Div64(high, low, all)
+	high, low := bits.Mul64(amount, numerator)
+	quotient, _ := bits.Div64(high, low, denominator)
 	return quotient
 }

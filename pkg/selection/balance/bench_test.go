@@ -10,16 +10,16 @@ import (
 )
 
 // largeCluster returns a cluster with nodes in three zones and in racks, and with endpoints on random nodes.
-func largeCluster(nodes, racks, endpoints int, keys ...policy.Key) *world {
-	w := shape([]int{(nodes + 2) / 3, (nodes + 1) / 3, nodes / 3}, []int{0, 0, 0}, keys...)
-	names, random := w.names(), rand.New(rand.NewPCG(9, 9))
+func largeCluster(nodes, racks, endpoints int, keys ...policy.Key) *scenario {
+	s := shape([]int{(nodes + 2) / 3, (nodes + 1) / 3, nodes / 3}, []int{0, 0, 0}, keys...)
+	names, random := s.names(), rand.New(rand.NewPCG(9, 9))
 	for i, name := range names {
-		w.nodes[name][string(rack)] = fmt.Sprintf("k%d", i*racks/len(names))
+		s.nodes[name][string(rack)] = fmt.Sprintf("k%d", i*racks/len(names))
 	}
 	for range endpoints {
-		w.addEndpoint(names[random.IntN(len(names))])
+		s.addEndpoint(names[random.IntN(len(names))])
 	}
-	return w
+	return s
 }
 
 var sizes = []struct {
@@ -35,13 +35,13 @@ var sizes = []struct {
 
 func BenchmarkPlan(b *testing.B) {
 	for _, size := range sizes {
-		w := largeCluster(size.nodes, size.racks, size.endpoints, size.keys...)
-		demand, endpointClasses := w.nodeClasses("a-000").ByLabels(), balance.NewEndpointClasses(w.keys, w.endpoints, w.valueOf)
+		s := largeCluster(size.nodes, size.racks, size.endpoints, size.keys...)
+		demand, endpointClasses := s.nodeClasses("a-000").ByLabels(), balance.NewEndpointClasses(s.keys, s.endpoints, s.valueOf)
 		b.Run(size.name, func(b *testing.B) {
 			b.ReportAllocs()
 			var plan balance.Plan
 			for b.Loop() {
-				plan.Compute(demand, endpointClasses, w.limit)
+				plan.Compute(demand, endpointClasses, s.limit)
 			}
 		})
 	}
@@ -51,9 +51,9 @@ func BenchmarkPlan(b *testing.B) {
 // for one zone per node. The plan itself is measured for comparison.
 func BenchmarkMeasured(b *testing.B) {
 	for _, size := range sizes[1:3] {
-		w := largeCluster(size.nodes, size.racks, size.endpoints, size.keys...)
+		s := largeCluster(size.nodes, size.racks, size.endpoints, size.keys...)
 		zones := map[string]uint32{"a": 700_000, "b": 200_000, "c": 100_000}
-		classes := w.nodeClasses("a-000")
+		classes := s.nodeClasses("a-000")
 		b.Run(size.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
@@ -61,12 +61,12 @@ func BenchmarkMeasured(b *testing.B) {
 			}
 		})
 		demand, _ := classes.Measured(zones)
-		endpointClasses := balance.NewEndpointClasses(w.keys, w.endpoints, w.valueOf)
+		endpointClasses := balance.NewEndpointClasses(s.keys, s.endpoints, s.valueOf)
 		b.Run(size.name+"/plan", func(b *testing.B) {
 			b.ReportAllocs()
 			var plan balance.Plan
 			for b.Loop() {
-				plan.Compute(demand, endpointClasses, w.limit)
+				plan.Compute(demand, endpointClasses, s.limit)
 			}
 		})
 	}
@@ -74,11 +74,11 @@ func BenchmarkMeasured(b *testing.B) {
 
 func BenchmarkEndpointClasses(b *testing.B) {
 	for _, size := range sizes {
-		w := largeCluster(size.nodes, size.racks, size.endpoints, size.keys...)
+		s := largeCluster(size.nodes, size.racks, size.endpoints, size.keys...)
 		b.Run(size.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				balance.NewEndpointClasses(w.keys, w.endpoints, w.valueOf)
+				balance.NewEndpointClasses(s.keys, s.endpoints, s.valueOf)
 			}
 		})
 	}
@@ -86,13 +86,13 @@ func BenchmarkEndpointClasses(b *testing.B) {
 
 func BenchmarkShare(b *testing.B) {
 	for _, size := range sizes {
-		w := largeCluster(size.nodes, size.racks, size.endpoints, size.keys...)
-		plan := w.plan("a-000")
+		s := largeCluster(size.nodes, size.racks, size.endpoints, size.keys...)
+		plan := s.plan("a-000")
 		b.Run(size.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				share := plan.Share("a-000", w.nodes["a-000"])
-				share.Slots(service, balance.Hashes(w.endpoints))
+				share := plan.Share("a-000", s.nodes["a-000"])
+				share.Slots(service, balance.Hashes(s.endpoints))
 			}
 		})
 	}
@@ -100,8 +100,8 @@ func BenchmarkShare(b *testing.B) {
 
 func BenchmarkAddAndRemoveNode(b *testing.B) {
 	for _, nodes := range []int{100, 5000} {
-		w := largeCluster(nodes, 250, 0, policy.Hostname, rack, policy.Zone, policy.AnyNode)
-		classes, labels := w.nodeClasses("b-000"), w.nodes["a-000"]
+		s := largeCluster(nodes, 250, 0, policy.Hostname, rack, policy.Zone, policy.AnyNode)
+		classes, labels := s.nodeClasses("b-000"), s.nodes["a-000"]
 		b.Run(fmt.Sprintf("%d-nodes", nodes), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
@@ -113,9 +113,9 @@ func BenchmarkAddAndRemoveNode(b *testing.B) {
 }
 
 func BenchmarkNodeClasses(b *testing.B) {
-	w := largeCluster(5000, 250, 0, policy.Hostname, rack, policy.Zone, policy.AnyNode)
+	s := largeCluster(5000, 250, 0, policy.Hostname, rack, policy.Zone, policy.AnyNode)
 	b.ReportAllocs()
 	for b.Loop() {
-		w.nodeClasses("b-000")
+		s.nodeClasses("b-000")
 	}
 }

@@ -18,51 +18,51 @@ import (
 
 // TestOrderOfTheInputDoesNotMatter: nodes and endpoints in another order give the same result, bit for bit.
 func TestOrderOfTheInputDoesNotMatter(t *testing.T) {
-	check := func(w *world, random *rand.Rand) {
-		names := w.names()
+	check := func(s *scenario, random *rand.Rand) {
+		names := s.names()
 		self := names[random.IntN(len(names))]
-		want := text(w, w.plan(self))
-		shuffled := *w
-		shuffled.endpoints = slices.Clone(w.endpoints)
+		want := formatShares(s, s.plan(self))
+		shuffled := *s
+		shuffled.endpoints = slices.Clone(s.endpoints)
 		random.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
-		random.Shuffle(len(w.endpoints), func(i, j int) {
+		random.Shuffle(len(s.endpoints), func(i, j int) {
 			shuffled.endpoints[i], shuffled.endpoints[j] = shuffled.endpoints[j], shuffled.endpoints[i]
 		})
-		classes := balance.NewNodeClasses(w.classKeys(), self)
+		classes := balance.NewNodeClasses(s.classKeys(), self)
 		for _, name := range names {
-			classes.Set(name, w.nodes[name])
+			classes.Set(name, s.nodes[name])
 		}
-		endpointClasses := balance.NewEndpointClasses(w.keys, shuffled.endpoints, w.valueOf)
-		if got := text(&shuffled, balance.NewPlan(w.demand(classes), endpointClasses, w.limit)); got != want {
+		endpointClasses := balance.NewEndpointClasses(s.keys, shuffled.endpoints, s.valueOf)
+		if got := formatShares(&shuffled, balance.NewPlan(s.demand(classes), endpointClasses, s.limit)); got != want {
 			t.Errorf("in another order: shares\n%s\nwant\n%s", got, want)
 		}
 	}
-	randomWorlds(t, 250, true, check)
-	measuredWorlds(t, 250, check)
+	randomScenarios(t, 250, true, check)
+	measuredScenarios(t, 250, check)
 }
 
 // TestPlansCanBeReused: a plan that is computed again equals a new one.
 func TestPlansCanBeReused(t *testing.T) {
 	var plan balance.Plan
-	randomWorlds(t, 150, true, func(w *world, _ *rand.Rand) {
-		plan.Compute(w.demand(w.nodeClasses("")), balance.NewEndpointClasses(w.keys, w.endpoints, w.valueOf), w.limit)
-		if got, want := text(w, &plan), text(w, w.plan("")); got != want {
+	randomScenarios(t, 150, true, func(s *scenario, _ *rand.Rand) {
+		plan.Compute(s.demand(s.nodeClasses("")), balance.NewEndpointClasses(s.keys, s.endpoints, s.valueOf), s.limit)
+		if got, want := formatShares(s, &plan), formatShares(s, s.plan("")); got != want {
 			t.Errorf("computed again: shares\n%s\nwant\n%s", got, want)
 		}
 	})
 }
 
 // formatShares formats the exact shares of all nodes.
-func text(w *world, plan *balance.Plan) string {
-	order := make([]int, len(w.endpoints))
+func formatShares(s *scenario, plan *balance.Plan) string {
+	order := make([]int, len(s.endpoints))
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortFunc(order, func(a, b int) int { return w.endpoints[a].Addr.Compare(w.endpoints[b].Addr) })
+	slices.SortFunc(order, func(a, b int) int { return s.endpoints[a].Addr.Compare(s.endpoints[b].Addr) })
 	var all strings.Builder
-	for _, name := range w.names() {
-		share := plan.Share(name, w.nodes[name])
-		slots := share.Slots(service, balance.Hashes(w.endpoints))
+	for _, name := range s.names() {
+		share := plan.Share(name, s.nodes[name])
+		slots := share.Slots(service, balance.Hashes(s.endpoints))
 		fmt.Fprint(&all, name, share.Outcome, share.Near, share.Next, share.Busiest, share.KeyResults)
 		for _, i := range order {
 			fmt.Fprint(&all, " ", share.Fractions[i], "/", slots[i])
@@ -76,46 +76,46 @@ func text(w *world, plan *balance.Plan) string {
 func TestNodeClassesDoNotDependOnHistory(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 3))
 	for i := range 300 {
-		w := randomWorld(random, true)
+		s := randomScenario(random, true)
 		if i%2 == 1 {
-			w.measure(random)
+			s.measure(random)
 		}
-		names := w.names()
+		names := s.names()
 		self := names[random.IntN(len(names))]
-		classes, now := balance.NewNodeClasses(w.classKeys(), self), map[string]map[string]string{}
+		classes, current := balance.NewNodeClasses(s.classKeys(), self), map[string]map[string]string{}
 		for range 4 * len(names) {
 			name := names[random.IntN(len(names))]
-			old, exists := now[name]
+			old, exists := current[name]
 			if random.IntN(3) == 0 {
 				if classes.Remove(name) != exists {
 					t.Fatalf("Remove(%s) did not return %t", name, exists)
 				}
-				delete(now, name)
+				delete(current, name)
 				continue
 			}
-			labels := w.nodes[names[random.IntN(len(names))]]
-			if changed := classes.Set(name, labels); !changed && (!exists || seen(w, old) != seen(w, labels)) ||
-				changed && exists && seen(w, old) == seen(w, labels) {
+			labels := s.nodes[names[random.IntN(len(names))]]
+			if changed := classes.Set(name, labels); !changed && (!exists || formatClassLabels(s, old) != formatClassLabels(s, labels)) ||
+				changed && exists && formatClassLabels(s, old) == formatClassLabels(s, labels) {
 				t.Fatalf("Set of %s from %v (exists: %t) to %v returned %t", name, old, exists, labels, changed)
 			}
-			now[name] = labels
+			current[name] = labels
 		}
-		w.nodes = now
-		if classes.Len() != len(now) {
-			t.Fatalf("Len is %d, want %d", classes.Len(), len(now))
+		s.nodes = current
+		if classes.Len() != len(current) {
+			t.Fatalf("Len is %d, want %d", classes.Len(), len(current))
 		}
-		plan := balance.NewPlan(w.demand(classes), balance.NewEndpointClasses(w.keys, w.endpoints, w.valueOf), w.limit)
-		if got, want := text(w, plan), text(w, w.plan(self)); got != want {
-			t.Fatalf("after the history: shares\n%s\nwant\n%s\nin %v", got, want, w)
+		plan := balance.NewPlan(s.demand(classes), balance.NewEndpointClasses(s.keys, s.endpoints, s.valueOf), s.limit)
+		if got, want := formatShares(s, plan), formatShares(s, s.plan(self)); got != want {
+			t.Fatalf("after the history: shares\n%s\nwant\n%s\nin %v", got, want, s)
 		}
 	}
 }
 
 // formatClassLabels formats the labels that node classes depend on.
-func seen(w *world, labels map[string]string) string {
+func formatClassLabels(s *scenario, labels map[string]string) string {
 	demand, _ := policy.DemandOf(labels)
 	all := fmt.Sprint(demand)
-	for _, key := range w.classKeys() {
+	for _, key := range s.classKeys() {
 		if value, ok := labels[string(key)]; ok && key != policy.Hostname {
 			all += fmt.Sprintf(" %s=%q", key, value)
 		}
@@ -127,9 +127,9 @@ func seen(w *world, labels map[string]string) string {
 // on purpose, every node of every cluster rewrites its tables when it gets the new version.
 func TestSharesAreTheSameOnAllPlatforms(t *testing.T) {
 	hash := fnv.New64a()
-	for _, shape7 := range shapes {
-		w := shape(shape7.nodes, shape7.endpoints, policy.Hostname, policy.Zone, policy.AnyNode)
-		_, _ = io.WriteString(hash, text(w, w.plan("")))
+	for _, example := range shapes {
+		s := shape(example.nodes, example.endpoints, policy.Hostname, policy.Zone, policy.AnyNode)
+		_, _ = io.WriteString(hash, formatShares(s, s.plan("")))
 	}
 	if got := hash.Sum64(); got != 0xc4780f47db446188 {
 		t.Errorf("the hash of all shares changed to %#x", got)
@@ -149,39 +149,39 @@ func TestASmallChangeMovesLittle(t *testing.T) {
 		{300, 60, 2, 3, 0.6, 0.03, 0.002},
 	} {
 		random := rand.New(rand.NewPCG(7, uint64(size.nodes)))
-		sum, moved, unchanged, rows := map[string]float64{}, map[string]float64{}, 0, 0
+		sum, moved, unchanged, comparisons := map[string]float64{}, map[string]float64{}, 0, 0
 		most := map[string]int{}
 		for range size.worlds {
-			w := shape([]int{size.nodes / 3, size.nodes / 3, size.nodes / 3}, []int{0, 0, 0}, policy.Zone, policy.AnyNode)
-			names := w.names()
+			s := shape([]int{size.nodes / 3, size.nodes / 3, size.nodes / 3}, []int{0, 0, 0}, policy.Zone, policy.AnyNode)
+			names := s.names()
 			for range size.endpoints + 1 {
 				zone := []int{0, 0, 0, 0, 0, 1, 1, 1, 2, 2}[random.IntN(10)]
-				w.addEndpoint(nodeIn(zone, random.IntN(size.nodes/3)))
+				s.addEndpoint(nodeIn(zone, random.IntN(size.nodes/3)))
 			}
-			fewer := *w
-			fewer.endpoints = w.endpoints[:size.endpoints]
-			less := fewer
-			less.nodes = maps.Clone(w.nodes)
+			withoutEndpoint := *s
+			withoutEndpoint.endpoints = s.endpoints[:size.endpoints]
+			withoutBoth := withoutEndpoint
+			withoutBoth.nodes = maps.Clone(s.nodes)
 			removed := names[random.IntN(len(names))]
-			delete(less.nodes, removed)
-			all := map[string]map[string]row{"initial": w.rows(), "endpoint removed": fewer.rows(), "both removed": less.rows()}
+			delete(withoutBoth.nodes, removed)
+			results := map[string]map[string]row{"initial": s.rows(), "endpoint removed": withoutEndpoint.rows(), "both removed": withoutBoth.rows()}
 			for _, event := range []struct{ what, from, to string }{
 				{"endpoint added", "endpoint removed", "initial"}, {"endpoint removed", "initial", "endpoint removed"},
 				{"node added", "both removed", "endpoint removed"}, {"node removed", "endpoint removed", "both removed"},
 			} {
-				for name := range less.nodes {
-					count := rewrittenSlots(all[event.from][name].slots, all[event.to][name].slots)
-					sum[event.what] += float64(count) / float64(len(less.nodes)*size.worlds)
+				for name := range withoutBoth.nodes {
+					count := rewrittenSlots(results[event.from][name].slots, results[event.to][name].slots)
+					sum[event.what] += float64(count) / float64(len(withoutBoth.nodes)*size.worlds)
 					most[event.what] = max(most[event.what], count)
-					moved[event.what] += movedFraction(all[event.from][name], all[event.to][name]) / float64(len(less.nodes)*size.worlds)
+					moved[event.what] += movedFraction(results[event.from][name], results[event.to][name]) / float64(len(withoutBoth.nodes)*size.worlds)
 					if event.what == "node added" {
-						rows++
+						comparisons++
 						unchanged += map[bool]int{true: 1}[count == 0]
 					}
 				}
 			}
 		}
-		t.Logf("%d nodes, %d endpoints: %d %% of the nodes write nothing when a node is added", size.nodes, size.endpoints, 100*unchanged/rows)
+		t.Logf("%d nodes, %d endpoints: %d %% of the nodes write nothing when a node is added", size.nodes, size.endpoints, 100*unchanged/comparisons)
 		for _, what := range slices.Sorted(maps.Keys(sum)) {
 			t.Logf("    %-16s writes %5.2f slots on average, %3d at most; moves %.2f %% of the traffic",
 				what, sum[what], most[what], 100*moved[what])
@@ -199,33 +199,33 @@ func TestASmallChangeMovesLittle(t *testing.T) {
 
 // rewrittenSlots returns the minimum number of slots that must be rewritten.
 func rewrittenSlots(before, after []int) int {
-	more, fewer := 0, 0
+	added, removed := 0, 0
 	for i := range max(len(before), len(after)) {
-		old, now := 0, 0
+		old, current := 0, 0
 		if i < len(before) {
 			old = before[i]
 		}
 		if i < len(after) {
-			now = after[i]
+			current = after[i]
 		}
-		more += max(0, now-old)
-		fewer += max(0, old-now)
+		added += max(0, current-old)
+		removed += max(0, old-current)
 	}
-	return max(more, fewer)
+	return max(added, removed)
 }
 
 // movedFraction returns the fraction of a node's connections that moves to another endpoint.
 func movedFraction(before, after row) float64 {
 	sum := 0.0
 	for i := range max(len(before.Fractions), len(after.Fractions)) {
-		old, now := 0., 0.
+		old, current := 0., 0.
 		if i < len(before.Fractions) {
 			old = float64(before.Fractions[i])
 		}
 		if i < len(after.Fractions) {
-			now = float64(after.Fractions[i])
+			current = float64(after.Fractions[i])
 		}
-		sum += math.Abs(now-old) / 2 / balance.One
+		sum += math.Abs(current-old) / 2 / balance.One
 	}
 	return sum
 }
@@ -233,17 +233,17 @@ func movedFraction(before, after row) float64 {
 // TestSimilarNodesCancelRoundingErrors: the nodes' thresholds are evenly spaced, so the rounding error of their
 // sum is not larger than that of one node.
 func TestSimilarNodesCancelRoundingErrors(t *testing.T) {
-	w := shape([]int{40, 10}, []int{30, 1}, policy.Zone, policy.AnyNode)
-	rows := w.rows()
-	for i := range w.endpoints {
-		sum, wanted := 0, 0.0
+	s := shape([]int{40, 10}, []int{30, 1}, policy.Zone, policy.AnyNode)
+	rows := s.rows()
+	for i := range s.endpoints {
+		sum, want := 0, 0.0
 		for n := range 10 {
 			row := rows[nodeIn(1, n)]
 			sum += row.slots[i]
-			wanted += float64(row.Fractions[i]) / float64(row.Fractions[30]) * float64(row.slots[30])
+			want += float64(row.Fractions[i]) / float64(row.Fractions[30]) * float64(row.slots[30])
 		}
-		if math.Abs(float64(sum)-wanted) > 1 {
-			t.Errorf("endpoint %d has %d slots on ten nodes, want %f", i, sum, wanted)
+		if math.Abs(float64(sum)-want) > 1 {
+			t.Errorf("endpoint %d has %d slots on ten nodes, want %f", i, sum, want)
 		}
 	}
 }
@@ -253,18 +253,18 @@ func TestSimilarNodesCancelRoundingErrors(t *testing.T) {
 func TestRoundingErrorsCauseNoSpillover(t *testing.T) {
 	for nodes := 1; nodes < 12; nodes++ {
 		for endpoints := 1; endpoints < 12; endpoints++ {
-			w := shape([]int{5, nodes, 1}, []int{endpoints, 1, 0}, policy.Hostname, policy.Zone, policy.Region, policy.AnyNode)
-			w.limit = 100
+			s := shape([]int{5, nodes, 1}, []int{endpoints, 1, 0}, policy.Hostname, policy.Zone, policy.Region, policy.AnyNode)
+			s.limit = 100
 			for i, demand := range []string{"1", "2", "3", "5", "7"} {
-				withDemand(w, nodeIn(0, i), demand)
+				withDemand(s, nodeIn(0, i), demand)
 			}
-			for name, labels := range w.nodes {
+			for name, labels := range s.nodes {
 				labels[string(policy.Region)] = map[bool]string{true: "there", false: "here"}[name[0] == 'c']
 			}
-			withDemand(w, "c-000", "0")
-			rows := w.rows()
-			for _, part := range rows["c-000"].Fractions {
-				if math.Abs(float64(part)/balance.One*float64(len(w.endpoints))-1) > 1e-9 {
+			withDemand(s, "c-000", "0")
+			rows := s.rows()
+			for _, fraction := range rows["c-000"].Fractions {
+				if math.Abs(float64(fraction)/balance.One*float64(len(s.endpoints))-1) > 1e-9 {
 					t.Errorf("%d nodes, %d endpoints: a node without demand has fractions %v", nodes, endpoints, rows["c-000"].Fractions)
 				}
 			}
@@ -293,12 +293,12 @@ func TestLargestNumbersDoNotOverflow(t *testing.T) {
 		classes.Set(names[i], labels[i%64])
 		clients[names[i]] = math.MaxUint32
 	}
-	w := world{keys: keys}
+	s := scenario{keys: keys}
 	for i := range endpoints {
-		w.addEndpoint(names[i*2/3]) // on a sixth of the nodes: three endpoints for every two of them
-		w.endpoints[i].Zone = fmt.Sprint("z", i*2/3%64)
+		s.addEndpoint(names[i*2/3]) // on a sixth of the nodes: three endpoints for every two of them
+		s.endpoints[i].Zone = fmt.Sprint("z", i*2/3%64)
 	}
-	endpointClasses := balance.NewEndpointClasses(keys, w.endpoints, func(e *model.PortEndpoint, key policy.Key) (string, bool) {
+	endpointClasses := balance.NewEndpointClasses(keys, s.endpoints, func(e *model.PortEndpoint, key policy.Key) (string, bool) {
 		switch key {
 		case policy.Hostname:
 			return e.Node, true
@@ -322,8 +322,8 @@ func TestLargestNumbersDoNotOverflow(t *testing.T) {
 			for _, node := range []int{0, 1, 2, nodes - 1} {
 				share := plan.Share(names[node], labels[node%64])
 				sum := uint64(0)
-				for _, part := range share.Fractions {
-					sum += part
+				for _, fraction := range share.Fractions {
+					sum += fraction
 				}
 				if sum > balance.One || sum < balance.One-4*endpoints || share.Busiest != busiest {
 					t.Errorf("%s with limit %d: the fractions of node %d add up to %d, and the busiest endpoint has %d per mille of the mean load", name, limit, node, sum, share.Busiest)
@@ -335,7 +335,7 @@ func TestLargestNumbersDoNotOverflow(t *testing.T) {
 				if share.Demand != nodes*map[string]uint64{"labels": 100, "clients": balance.MaxDemand, "measured": 1 << 30 / nodes}[name] {
 					t.Errorf("%s: demand is %d", name, share.Demand)
 				}
-				for i, slots := range share.Slots(service, balance.Hashes(w.endpoints)) {
+				for i, slots := range share.Slots(service, balance.Hashes(s.endpoints)) {
 					if slots < 0 || slots > 5000 {
 						t.Fatalf("endpoint %d has %d slots", i, slots)
 					}

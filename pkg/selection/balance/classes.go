@@ -30,28 +30,28 @@ func (s *serviceClasses) build(d Demand, endpointClasses *EndpointClasses) {
 	c := d.nodeClasses
 	s.keys, s.groups = len(endpointClasses.keys), zeroed(s.groups, len(c.classes)*len(endpointClasses.keys))
 	s.codes = zeroed(s.codes, len(c.classes))
-	codes := uint64(1) // the number of possible codes
+	numCodes := uint64(1) // the number of possible codes
 	for k, key := range endpointClasses.keys {
-		groups := uint64(endpointClasses.first[k+1]-endpointClasses.first[k]) + 1
+		numGroups := uint64(endpointClasses.firstGroup[k+1]-endpointClasses.firstGroup[k]) + 1
 		switch key {
 		case policy.AnyNode:
-			s.groupOfValue, groups = append(s.groupOfValue[:0], endpointClasses.group(k, "")), 1
+			s.groupOfValue, numGroups = append(s.groupOfValue[:0], endpointClasses.group(k, "")), 1
 		case policy.Hostname:
-			s.groupOfValue, groups = append(s.groupOfValue[:0], noGroup), 1
+			s.groupOfValue, numGroups = append(s.groupOfValue[:0], noGroup), 1
 		default:
 			s.mapValues(&c.interners[k], endpointClasses, k)
 		}
 		for i := range c.classes {
 			g := s.groupOfValue[c.classes[i].values[k]]
 			s.groups[i*s.keys+k] = g
-			s.codes[i] *= groups
-			if g != noGroup && groups > 1 {
-				s.codes[i] += uint64(g - endpointClasses.first[k] + 1)
+			s.codes[i] *= numGroups
+			if g != noGroup && numGroups > 1 {
+				s.codes[i] += uint64(g - endpointClasses.firstGroup[k] + 1)
 			}
 		}
-		codes = times(codes, groups)
+		numCodes = saturatingMul(numCodes, numGroups)
 	}
-	s.mergeEqual(d, codes)
+	s.mergeEqual(d, numCodes)
 	if k := slices.Index(endpointClasses.keys, policy.Hostname); k >= 0 {
 		s.isolateHosts(d, endpointClasses, k)
 	}
@@ -63,10 +63,10 @@ const maxSliceCodes = 1 << 10
 // mergeEqual makes one entry of all node classes with the same groups, which have the same code. numCodes is the number
 // of possible codes. If it is math.MaxUint64, codes may have overflowed and are not unique: then each class is an entry
 // of its own. Usually most node classes share no value with any endpoint, so they form one entry.
-func (s *serviceClasses) mergeEqual(d Demand, codes uint64) {
-	isFew, isUnique := codes <= maxSliceCodes, codes < math.MaxUint64
-	if isFew {
-		s.byCode = zeroed(s.byCode, int(codes))
+func (s *serviceClasses) mergeEqual(d Demand, numCodes uint64) {
+	fitsSlice, hasUniqueCodes := numCodes <= maxSliceCodes, numCodes < math.MaxUint64
+	if fitsSlice {
+		s.byCode = zeroed(s.byCode, int(numCodes))
 	} else {
 		if s.index == nil {
 			s.index = map[uint64]int32{}
@@ -77,17 +77,17 @@ func (s *serviceClasses) mergeEqual(d Demand, codes uint64) {
 	for i, code := range s.codes {
 		n, known := int32(0), false
 		switch {
-		case isFew:
+		case fitsSlice:
 			n = s.byCode[code] - 1
 			known = n >= 0
-		case isUnique:
+		case hasUniqueCodes:
 			n, known = s.index[code]
 		}
 		if !known {
 			n = int32(len(s.sums))
 			s.sums = append(s.sums, sums{})
 			copy(s.groupsOf(int(n)), s.groupsOf(i)) // n is never greater than i
-			if isFew {
+			if fitsSlice {
 				s.byCode[code] = n + 1
 			} else {
 				s.index[code] = n
@@ -100,7 +100,7 @@ func (s *serviceClasses) mergeEqual(d Demand, codes uint64) {
 }
 
 // saturatingMul returns a product, or math.MaxUint64 if it would overflow.
-func times(a, b uint64) uint64 {
+func saturatingMul(a, b uint64) uint64 {
 	if high, low := bits.Mul64(a, b); high == 0 {
 		return low
 	}
@@ -113,7 +113,7 @@ func (s *serviceClasses) mapValues(interner *interner, endpointClasses *Endpoint
 	for i := range s.groupOfValue {
 		s.groupOfValue[i] = noGroup
 	}
-	for g := endpointClasses.first[k]; g < endpointClasses.first[k+1]; g++ {
+	for g := endpointClasses.firstGroup[k]; g < endpointClasses.firstGroup[k+1]; g++ {
 		if number, known := interner.numbers[endpointClasses.values[g]]; known {
 			s.groupOfValue[number] = g
 		}
@@ -122,8 +122,8 @@ func (s *serviceClasses) mapValues(interner *interner, endpointClasses *Endpoint
 
 // isolateHosts takes the nodes that host endpoints out of their classes, and makes each an entry of its own.
 // hostnameKey is the index of policy.Hostname among the keys.
-func (s *serviceClasses) isolateHosts(d Demand, endpointClasses *EndpointClasses, hostname int) {
-	for g := endpointClasses.first[hostname]; g < endpointClasses.first[hostname+1]; g++ {
+func (s *serviceClasses) isolateHosts(d Demand, endpointClasses *EndpointClasses, hostnameKey int) {
+	for g := endpointClasses.firstGroup[hostnameKey]; g < endpointClasses.firstGroup[hostnameKey+1]; g++ {
 		name := endpointClasses.values[g]
 		node, known := d.nodeClasses.nodes[name]
 		if !known {
@@ -134,7 +134,7 @@ func (s *serviceClasses) isolateHosts(d Demand, endpointClasses *EndpointClasses
 		s.sums[n].subtract(sum)
 		s.sums = append(s.sums, sum)
 		s.groups = append(s.groups, s.groupsOf(n)...)
-		s.groups[len(s.groups)-s.keys+hostname] = g
+		s.groups[len(s.groups)-s.keys+hostnameKey] = g
 	}
 }
 

@@ -43,7 +43,7 @@ const (
 	Labels Source = iota
 	Clients
 	Measurement
-	Sources // the number of sources
+	NumSources // the number of sources
 )
 
 // String returns the name of the source.
@@ -88,7 +88,7 @@ func (d Demand) OfNode(name string) uint32 {
 }
 
 // demandOf returns the demand of a node.
-func (d Demand) demandOf(name string, node node) uint32 {
+func (d Demand) demandOf(name string, node classifiedNode) uint32 {
 	switch {
 	case d.byZone != nil:
 		return d.measuredDemand(node.class)
@@ -98,7 +98,7 @@ func (d Demand) demandOf(name string, node node) uint32 {
 	return node.demand
 }
 
-// measuredDemand returns the measured demand of each node of a class.
+// skewedDemand returns the measured demand of each node of a class.
 func (d Demand) measuredDemand(class int32) uint32 {
 	return d.byZone[d.nodeClasses.classes[class].values[d.zone]]
 }
@@ -112,8 +112,8 @@ func (d Demand) classSums(class int32) sums {
 func (d Demand) sumFor(labels, named sums, class int32) sums {
 	switch nodes := labels.nodes; {
 	case d.byZone != nil:
-		each := uint64(d.measuredDemand(class))
-		return sums{nodes: nodes, demand: nodes * each, squares: nodes * each * each}
+		perNode := uint64(d.measuredDemand(class))
+		return sums{nodes: nodes, demand: nodes * perNode, squares: nodes * perNode * perNode}
 	case d.named != nil:
 		return sums{nodes: nodes, demand: named.demand, squares: named.squares}
 	}
@@ -134,10 +134,10 @@ func (d Demand) sumBefore(name string, class int32) sums {
 }
 
 // namedNodes yields the named nodes that are in the node classes, with their demand by name.
-func (d Demand) namedNodes() iter.Seq2[string, node] {
-	return func(yield func(string, node) bool) {
+func (d Demand) namedNodes() iter.Seq2[string, classifiedNode] {
+	return func(yield func(string, classifiedNode) bool) {
 		for name := range d.named {
-			if known, exists := d.nodeClasses.nodes[name]; exists && !yield(name, node{known.class, d.demandOf(name, known)}) {
+			if stored, exists := d.nodeClasses.nodes[name]; exists && !yield(name, classifiedNode{stored.class, d.demandOf(name, stored)}) {
 				return
 			}
 		}

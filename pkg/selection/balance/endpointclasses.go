@@ -15,13 +15,13 @@ type EndpointClasses struct {
 	// classOf is the class of each endpoint in the given order, or noClass if it is not usable.
 	classOf []int32
 	// counts are the numbers of endpoints by class, and ranks their ranks.
-	count []uint64
-	rank  []model.Rank
+	counts []uint64
+	ranks  []model.Rank
 	// groups are the groups of each class, key by key; noGroup where a value is unknown. Groups are numbered over all
 	// keys: those of key k are firstGroup[k] to firstGroup[k+1]-1.
-	groups []int32
-	first  []int32
-	values []string // by group
+	groups     []int32
+	firstGroup []int32
+	values     []string // by group
 }
 
 // noGroup means no group, and noClass means no class.
@@ -40,8 +40,8 @@ const maxLinearEndpoints = 32
 
 // NewEndpointClasses returns the classes of some endpoints, no two of which have the same address and port.
 func NewEndpointClasses(keys []policy.Key, endpoints []model.PortEndpoint, valueOf ValueOf) *EndpointClasses {
-	c := &EndpointClasses{keys: keys, classOf: make([]int32, len(endpoints)), first: make([]int32, len(keys)+1)}
-	groups := c.read(endpoints, valueOf)
+	c := &EndpointClasses{keys: keys, classOf: make([]int32, len(endpoints)), firstGroup: make([]int32, len(keys)+1)}
+	groups := c.numberGroups(endpoints, valueOf)
 	find := c.finder(len(endpoints))
 	for i := range endpoints {
 		rank, usable := endpoints[i].Rank()
@@ -51,27 +51,27 @@ func NewEndpointClasses(keys []policy.Key, endpoints []model.PortEndpoint, value
 		}
 		endpointGroups := groups[i*len(keys) : (i+1)*len(keys)]
 		class := find(endpointGroups, rank)
-		if int(class) == len(c.count) {
-			c.count, c.rank = append(c.count, 0), append(c.rank, rank)
+		if int(class) == len(c.counts) {
+			c.counts, c.ranks = append(c.counts, 0), append(c.ranks, rank)
 			c.groups = append(c.groups, endpointGroups...)
 		}
 		c.classOf[i] = class
-		c.count[class]++
+		c.counts[class]++
 	}
 	return c
 }
 
 // finder returns a function that finds the class of an endpoint by its groups and rank, or the number of a new class.
 // numEndpoints determines whether the function searches linearly or in a map.
-func (c *EndpointClasses) finder(endpoints int) func(groups []int32, rank model.Rank) int32 {
-	if endpoints <= maxLinearEndpoints {
+func (c *EndpointClasses) finder(numEndpoints int) func(groups []int32, rank model.Rank) int32 {
+	if numEndpoints <= maxLinearEndpoints {
 		return func(groups []int32, rank model.Rank) int32 {
-			for n := range c.count {
-				if c.rank[n] == rank && slices.Equal(c.groups[n*len(c.keys):(n+1)*len(c.keys)], groups) {
+			for n := range c.counts {
+				if c.ranks[n] == rank && slices.Equal(c.groups[n*len(c.keys):(n+1)*len(c.keys)], groups) {
 					return int32(n)
 				}
 			}
-			return int32(len(c.count))
+			return int32(len(c.counts))
 		}
 	}
 	type class struct {
@@ -84,7 +84,7 @@ func (c *EndpointClasses) finder(endpoints int) func(groups []int32, rank model.
 		copy(key.tuple[:], groups)
 		n, known := index[key]
 		if !known {
-			n = int32(len(c.count))
+			n = int32(len(c.counts))
 			index[key] = n
 		}
 		return n
@@ -95,17 +95,17 @@ func (c *EndpointClasses) finder(endpoints int) func(groups []int32, rank model.
 func (c *EndpointClasses) Keys() []policy.Key { return c.keys }
 
 // numberGroups numbers the groups, and returns the groups of each endpoint, key by key.
-func (c *EndpointClasses) read(endpoints []model.PortEndpoint, valueOf ValueOf) []int32 {
+func (c *EndpointClasses) numberGroups(endpoints []model.PortEndpoint, valueOf ValueOf) []int32 {
 	groups := make([]int32, len(endpoints)*len(c.keys))
 	for k, key := range c.keys {
-		var numbers map[string]int32
+		var groupByValue map[string]int32
 		if len(endpoints) > maxLinearEndpoints {
-			numbers = map[string]int32{}
+			groupByValue = map[string]int32{}
 		}
-		c.first[k+1] = c.first[k]
+		c.firstGroup[k+1] = c.firstGroup[k]
 		for i := range endpoints {
-			entry := &groups[i*len(c.keys)+k]
-			*entry = noGroup
+			group := &groups[i*len(c.keys)+k]
+			*group = noGroup
 			if endpoints[i].Phase() == model.PhaseNever {
 				continue
 			}
@@ -114,7 +114,7 @@ func (c *EndpointClasses) read(endpoints []model.PortEndpoint, valueOf ValueOf) 
 				value, known = valueOf(&endpoints[i], key)
 			}
 			if known {
-				*entry = c.number(k, value, numbers)
+				*group = c.addGroup(k, value, groupByValue)
 			}
 		}
 	}
@@ -123,29 +123,29 @@ func (c *EndpointClasses) read(endpoints []model.PortEndpoint, valueOf ValueOf) 
 
 // addGroup returns the group of a key's value. A new value gets the next group. With many endpoints, groupByValue has
 // the key's groups so far; otherwise it is nil.
-func (c *EndpointClasses) number(k int, value string, numbers map[string]int32) int32 {
-	number, seen := int32(0), false
-	if numbers != nil {
-		number, seen = numbers[value]
+func (c *EndpointClasses) addGroup(k int, value string, groupByValue map[string]int32) int32 {
+	group, seen := int32(0), false
+	if groupByValue != nil {
+		group, seen = groupByValue[value]
 	} else {
-		number = c.group(k, value)
-		seen = number != noGroup
+		group = c.group(k, value)
+		seen = group != noGroup
 	}
 	if seen {
-		return number
+		return group
 	}
-	number = int32(len(c.values))
+	group = int32(len(c.values))
 	c.values = append(c.values, value)
-	c.first[k+1] = number + 1
-	if numbers != nil {
-		numbers[value] = number
+	c.firstGroup[k+1] = group + 1
+	if groupByValue != nil {
+		groupByValue[value] = group
 	}
-	return number
+	return group
 }
 
 // group returns the group of a key's value, or noGroup if no endpoint is in it.
 func (c *EndpointClasses) group(k int, value string) int32 {
-	for g := c.first[k]; g < c.first[k+1]; g++ {
+	for g := c.firstGroup[k]; g < c.firstGroup[k+1]; g++ {
 		if c.values[g] == value {
 			return g
 		}

@@ -14,23 +14,23 @@ import (
 // evacuated ones.
 func TestRemainingEndpointsShareTheLoad(t *testing.T) {
 	served, lastResort := 0, 0
-	check := func(w *world, random *rand.Rand) {
+	check := func(s *scenario, random *rand.Rand) {
 		nodes := map[string]*model.Demotion{}
-		for _, name := range w.names() {
+		for _, name := range s.names() {
 			if random.IntN(3) == 0 {
 				nodes[name] = &model.Demotion{}
 			}
 		}
-		remaining := *w
-		remaining.endpoints = slices.DeleteFunc(slices.Clone(w.endpoints), func(e model.PortEndpoint) bool { return nodes[e.Node] != nil })
-		for i := range w.endpoints {
-			w.endpoints[i].Demotion = nodes[w.endpoints[i].Node]
+		remaining := *s
+		remaining.endpoints = slices.DeleteFunc(slices.Clone(s.endpoints), func(e model.PortEndpoint) bool { return nodes[e.Node] != nil })
+		for i := range s.endpoints {
+			s.endpoints[i].Demotion = nodes[s.endpoints[i].Node]
 		}
-		rows, without := w.rows(), remaining.rows()
+		rows, without := s.rows(), remaining.rows()
 		for name, row := range rows {
-			at := 0
-			for i := range w.endpoints {
-				endpoint := &w.endpoints[i]
+			index := 0
+			for i := range s.endpoints {
+				endpoint := &s.endpoints[i]
 				isLastResort := row.Rank >= 2 // no remaining endpoint serves this node
 				if row.Fractions[i] > 0 && (endpoint.Demotion != nil) != isLastResort {
 					t.Errorf("%s sends %d to %v, evacuated: %t, rank %d", name, row.Fractions[i], endpoint.Addr, endpoint.Demotion != nil, row.Rank)
@@ -38,10 +38,10 @@ func TestRemainingEndpointsShareTheLoad(t *testing.T) {
 				if endpoint.Demotion != nil {
 					continue
 				}
-				if want := without[name].Fractions[at]; max(want, row.Fractions[i])-min(want, row.Fractions[i]) > balance.One>>32 { // rounding
+				if want := without[name].Fractions[index]; max(want, row.Fractions[i])-min(want, row.Fractions[i]) > balance.One>>32 { // rounding
 					t.Errorf("%s sends %d to %v, want %d as without evacuated endpoints", name, row.Fractions[i], endpoint.Addr, want)
 				}
-				at++
+				index++
 			}
 			switch {
 			case row.Rank >= 2:
@@ -51,8 +51,8 @@ func TestRemainingEndpointsShareTheLoad(t *testing.T) {
 			}
 		}
 	}
-	randomWorlds(t, tameWorlds, false, check)
-	randomWorlds(t, wildWorlds, true, check)
+	randomScenarios(t, numConsistent, false, check)
+	randomScenarios(t, numInconsistent, true, check)
 	if served < 1000 || lastResort < 1000 {
 		t.Errorf("only %d nodes are served by remaining endpoints, and %d by evacuated ones; want at least 1000 each", served, lastResort)
 	}

@@ -17,64 +17,64 @@ type problem struct {
 	endpoints []int // indices into the scenario's endpoints
 	demand    []int64
 	total     int64
-	first     [][]int // the first key that node and endpoint share; -1 means none
+	firstKeys [][]int // the first key that node and endpoint share; -1 means none
 	nested    bool
 }
 
 // problems splits a scenario into components, by the definitions.
-func (w *world) problems() []problem {
+func (s *scenario) problems() []problem {
 	var all []problem
-	waiting := w.names()
+	unserved := s.names()
 	for _, ready := range []bool{true, false} {
 		var endpoints []int
-		for i, e := range w.endpoints {
+		for i, e := range s.endpoints {
 			if ready && e.Ready || !ready && !e.Ready && e.Serving && e.Terminating {
 				endpoints = append(endpoints, i)
 			}
 		}
 		var served, others []string
-		for _, name := range waiting {
-			if slices.ContainsFunc(endpoints, func(i int) bool { return w.firstKey(name, &w.endpoints[i]) >= 0 }) {
+		for _, name := range unserved {
+			if slices.ContainsFunc(endpoints, func(i int) bool { return s.firstKey(name, &s.endpoints[i]) >= 0 }) {
 				served = append(served, name)
 			} else {
 				others = append(others, name)
 			}
 		}
-		waiting = others
-		all = append(all, w.components(served, endpoints)...)
+		unserved = others
+		all = append(all, s.components(served, endpoints)...)
 	}
 	return all
 }
 
 // sharesValue reports whether a node and an endpoint have the same value of a key.
-func (w *world) shares(name string, e *model.PortEndpoint, key policy.Key) bool {
+func (s *scenario) sharesValue(name string, e *model.PortEndpoint, key policy.Key) bool {
 	if key == policy.AnyNode {
 		return true
 	}
-	endpointValue, known := w.valueOf(e, key)
-	nodeValue, carried := w.nodes[name][string(key)]
+	endpointValue, known := s.valueOf(e, key)
+	nodeValue, hasValue := s.nodes[name][string(key)]
 	if key == policy.Hostname {
-		nodeValue, carried = name, true
+		nodeValue, hasValue = name, true
 	}
-	return known && carried && nodeValue == endpointValue
+	return known && hasValue && nodeValue == endpointValue
 }
 
-func (w *world) firstKey(name string, e *model.PortEndpoint) int {
-	return slices.IndexFunc(w.keys, func(key policy.Key) bool { return w.shares(name, e, key) })
+func (s *scenario) firstKey(name string, e *model.PortEndpoint) int {
+	return slices.IndexFunc(s.keys, func(key policy.Key) bool { return s.sharesValue(name, e, key) })
 }
 
 // components finds linked nodes and endpoints by walking from endpoint to endpoint over shared values and nodes.
-func (w *world) components(nodes []string, endpoints []int) []problem {
+func (s *scenario) components(nodes []string, endpoints []int) []problem {
 	linked := func(a, b int) bool {
-		first, second := &w.endpoints[a], &w.endpoints[b]
-		for _, key := range w.keys {
-			one, known := w.valueOf(first, key)
-			other, alsoKnown := w.valueOf(second, key)
+		first, second := &s.endpoints[a], &s.endpoints[b]
+		for _, key := range s.keys {
+			one, known := s.valueOf(first, key)
+			other, alsoKnown := s.valueOf(second, key)
 			if key == policy.AnyNode || known && alsoKnown && one == other {
 				return true
 			}
 		}
-		return slices.ContainsFunc(nodes, func(name string) bool { return w.firstKey(name, first) >= 0 && w.firstKey(name, second) >= 0 })
+		return slices.ContainsFunc(nodes, func(name string) bool { return s.firstKey(name, first) >= 0 && s.firstKey(name, second) >= 0 })
 	}
 	var all []problem
 	for rest := slices.Clone(endpoints); len(rest) > 0; {
@@ -93,11 +93,11 @@ func (w *world) components(nodes []string, endpoints []int) []problem {
 		}
 		p := problem{endpoints: group}
 		for _, name := range nodes {
-			if slices.ContainsFunc(group, func(i int) bool { return w.firstKey(name, &w.endpoints[i]) >= 0 }) {
+			if slices.ContainsFunc(group, func(i int) bool { return s.firstKey(name, &s.endpoints[i]) >= 0 }) {
 				p.nodes = append(p.nodes, name)
 			}
 		}
-		w.complete(&p)
+		s.fillProblem(&p)
 		if len(p.nodes) > 0 {
 			all = append(all, p)
 		}
@@ -105,11 +105,11 @@ func (w *world) components(nodes []string, endpoints []int) []problem {
 	return all
 }
 
-func (w *world) complete(p *problem) {
+func (s *scenario) fillProblem(p *problem) {
 	for _, name := range p.nodes {
-		demand, _ := policy.DemandOf(w.nodes[name])
-		if w.clients != nil {
-			demand = w.clients[name]
+		demand, _ := policy.DemandOf(s.nodes[name])
+		if s.clients != nil {
+			demand = s.clients[name]
 		}
 		p.demand = append(p.demand, int64(demand))
 		p.total += int64(demand)
@@ -121,20 +121,20 @@ func (w *world) complete(p *problem) {
 		p.total = int64(len(p.nodes))
 	}
 	for _, name := range p.nodes {
-		var row []int
+		var keys []int
 		for _, i := range p.endpoints {
-			row = append(row, w.firstKey(name, &w.endpoints[i]))
+			keys = append(keys, s.firstKey(name, &s.endpoints[i]))
 		}
-		p.first = append(p.first, row)
+		p.firstKeys = append(p.firstKeys, keys)
 	}
-	p.nested = w.isNested(p)
+	p.nested = s.isNested(p)
 }
 
 // isNested reports whether of any two groups with endpoints one contains the other, or they are disjoint. Nodes without
 // demand count, because they link groups too.
-func (w *world) isNested(p *problem) bool {
+func (s *scenario) isNested(p *problem) bool {
 	var groups []map[int]bool // of endpoints, followed by nodes
-	for _, key := range w.keys {
+	for _, key := range s.keys {
 		byValue := map[string]map[int]bool{}
 		add := func(value string, member int) {
 			if byValue[value] == nil {
@@ -142,16 +142,16 @@ func (w *world) isNested(p *problem) bool {
 			}
 			byValue[value][member] = true
 		}
-		for at, i := range p.endpoints {
-			if value, known := w.valueOf(&w.endpoints[i], key); known || key == policy.AnyNode {
-				add(value, at)
+		for index, i := range p.endpoints {
+			if value, known := s.valueOf(&s.endpoints[i], key); known || key == policy.AnyNode {
+				add(value, index)
 			}
 		}
-		for at, name := range p.nodes {
+		for index, name := range p.nodes {
 			for j, i := range p.endpoints {
-				value, _ := w.valueOf(&w.endpoints[i], key)
-				if w.shares(name, &w.endpoints[p.endpoints[j]], key) {
-					add(value, len(p.endpoints)+at)
+				value, _ := s.valueOf(&s.endpoints[i], key)
+				if s.sharesValue(name, &s.endpoints[p.endpoints[j]], key) {
+					add(value, len(p.endpoints)+index)
 				}
 			}
 		}
@@ -177,7 +177,7 @@ func (w *world) isNested(p *problem) bool {
 
 // maxPlaced returns the maximum that the first key, the first two keys and so on can place at the same time, if each
 // endpoint accepts at most a capacity. Amounts are in arbitrary units; a demand of 1 is `unit` of them.
-func (p *problem) best(keys int, unit, capacity int64) []int64 {
+func (p *problem) maxPlaced(keys int, unit, capacity int64) []int64 {
 	// Nodes with the same view of the endpoints are merged, and so are endpoints in the same view.
 	type bundle struct {
 		member int
@@ -185,20 +185,20 @@ func (p *problem) best(keys int, unit, capacity int64) []int64 {
 	}
 	var nodes, endpoints []bundle
 	for i := range p.nodes {
-		at := slices.IndexFunc(nodes, func(b bundle) bool { return slices.Equal(p.first[b.member], p.first[i]) })
-		if at < 0 {
-			at, nodes = len(nodes), append(nodes, bundle{member: i})
+		index := slices.IndexFunc(nodes, func(b bundle) bool { return slices.Equal(p.firstKeys[b.member], p.firstKeys[i]) })
+		if index < 0 {
+			index, nodes = len(nodes), append(nodes, bundle{member: i})
 		}
-		nodes[at].amount += p.demand[i] * unit
+		nodes[index].amount += p.demand[i] * unit
 	}
 	for j := range p.endpoints {
-		at := slices.IndexFunc(endpoints, func(b bundle) bool {
-			return !slices.ContainsFunc(p.first, func(row []int) bool { return row[b.member] != row[j] })
+		index := slices.IndexFunc(endpoints, func(b bundle) bool {
+			return !slices.ContainsFunc(p.firstKeys, func(row []int) bool { return row[b.member] != row[j] })
 		})
-		if at < 0 {
-			at, endpoints = len(endpoints), append(endpoints, bundle{member: j})
+		if index < 0 {
+			index, endpoints = len(endpoints), append(endpoints, bundle{member: j})
 		}
-		endpoints[at].amount += capacity
+		endpoints[index].amount += capacity
 	}
 	var net network
 	source, sink := len(nodes)+len(endpoints), len(nodes)+len(endpoints)+1
@@ -206,7 +206,7 @@ func (p *problem) best(keys int, unit, capacity int64) []int64 {
 	for i, node := range nodes {
 		net.add(source, i, node.amount, 0)
 		for j, endpoint := range endpoints {
-			if key := p.first[node.member][endpoint.member]; key >= 0 {
+			if key := p.firstKeys[node.member][endpoint.member]; key >= 0 {
 				net.add(i, len(nodes)+j, node.amount, -1<<(12*(keys-1-key)))
 			}
 		}
@@ -219,7 +219,7 @@ func (p *problem) best(keys int, unit, capacity int64) []int64 {
 	for i, node := range nodes {
 		for _, e := range net.edges[i] {
 			if e.to != source {
-				sums[p.first[node.member][endpoints[e.to-len(nodes)].member]] += net.edges[e.to][e.back].capacity
+				sums[p.firstKeys[node.member][endpoints[e.to-len(nodes)].member]] += net.edges[e.to][e.back].capacity
 			}
 		}
 	}
@@ -240,26 +240,26 @@ type edge struct {
 	capacity, cost int64
 }
 
-func (n *network) add(from, to int, room, cost int64) {
-	n.edges[from] = append(n.edges[from], edge{to, len(n.edges[to]), room, cost})
+func (n *network) add(from, to int, capacity, cost int64) {
+	n.edges[from] = append(n.edges[from], edge{to, len(n.edges[to]), capacity, cost})
 	n.edges[to] = append(n.edges[to], edge{from, len(n.edges[from]) - 1, 0, -cost})
 }
 
 func (n *network) push(source, sink int) {
-	const far = 1 << 60
-	cost, from, by := make([]int64, len(n.edges)), make([]int, len(n.edges)), make([]int, len(n.edges))
+	const infinite = 1 << 60
+	cost, from, edgeTo := make([]int64, len(n.edges)), make([]int, len(n.edges)), make([]int, len(n.edges))
 	for {
 		for i := range cost {
-			cost[i] = far
+			cost[i] = infinite
 		}
 		cost[source] = 0
 		queue, queued := []int{source}, make([]bool, len(n.edges))
 		for len(queue) > 0 {
-			at := queue[0]
-			queue, queued[at] = queue[1:], false
-			for i, e := range n.edges[at] {
-				if e.capacity > 0 && cost[at]+e.cost < cost[e.to] {
-					cost[e.to], from[e.to], by[e.to] = cost[at]+e.cost, at, i
+			current := queue[0]
+			queue, queued[current] = queue[1:], false
+			for i, e := range n.edges[current] {
+				if e.capacity > 0 && cost[current]+e.cost < cost[e.to] {
+					cost[e.to], from[e.to], edgeTo[e.to] = cost[current]+e.cost, current, i
 					if !queued[e.to] {
 						queue, queued[e.to] = append(queue, e.to), true
 					}
@@ -269,14 +269,14 @@ func (n *network) push(source, sink int) {
 		if cost[sink] >= 0 {
 			return // no path is left, or none that places more
 		}
-		room := int64(far)
-		for at := sink; at != source; at = from[at] {
-			room = min(room, n.edges[from[at]][by[at]].capacity)
+		amount := int64(infinite)
+		for current := sink; current != source; current = from[current] {
+			amount = min(amount, n.edges[from[current]][edgeTo[current]].capacity)
 		}
-		for at := sink; at != source; at = from[at] {
-			e := &n.edges[from[at]][by[at]]
-			e.capacity -= room
-			n.edges[at][e.back].capacity += room
+		for current := sink; current != source; current = from[current] {
+			e := &n.edges[from[current]][edgeTo[current]]
+			e.capacity -= amount
+			n.edges[current][e.back].capacity += amount
 		}
 	}
 }

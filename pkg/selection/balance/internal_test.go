@@ -27,8 +27,8 @@ func TestNodeClassesFreeMemory(t *testing.T) {
 	for i := range 20 {
 		classes.Remove(fmt.Sprint("n", i))
 	}
-	if left := len(classes.index) + len(classes.nodes) + len(zones.numbers) + len(regions.numbers); left > 0 {
-		t.Errorf("%d entries are left after all nodes were removed", left)
+	if remaining := len(classes.index) + len(classes.nodes) + len(zones.numbers) + len(regions.numbers); remaining > 0 {
+		t.Errorf("%d entries are left after all nodes were removed", remaining)
 	}
 	if classes.selfPrefix != (sums{}) {
 		t.Errorf("selfPrefix is %+v after the node was removed, want zero", classes.selfPrefix)
@@ -47,7 +47,7 @@ func TestOffsetsOfSimilarNodes(t *testing.T) {
 	clients := map[string]uint32{"n0": 1, "n1": 3, "n2": 1, "n3": 3, "n7": 3, "n9": 3, "m": 1}
 	for _, demand := range []Demand{classes.ByLabels(), classes.Named(clients)} {
 		// n1, n2 and n5 host one endpoint, n8 hosts two.
-		plan := Plan{demand: demand, endpointClasses: &EndpointClasses{keys: keys, first: []int32{0, 4, 4, 4},
+		plan := Plan{demand: demand, endpointClasses: &EndpointClasses{keys: keys, firstGroup: []int32{0, 4, 4, 4},
 			values: []string{"n1", "n2", "n5", "n8"}}}
 		plan.byRank[0].groups = []group{{endpoints: 1}, {endpoints: 1}, {endpoints: 1}, {endpoints: 2}}
 		named := demand.named != nil
@@ -96,9 +96,9 @@ func TestQuota(t *testing.T) {
 }
 
 func TestMulDiv(t *testing.T) {
-	const most = 1<<64 - 1
+	const maxUint64 = 1<<64 - 1
 	for _, c := range [][4]uint64{
-		{0, 1, 2, 0}, {7, 1, 2, 3}, {7, 2, 2, 7}, {most, most, most, most}, {most, 1, most, 1}, {most, most - 1, most, most - 1},
+		{0, 1, 2, 0}, {7, 1, 2, 3}, {7, 2, 2, 7}, {maxUint64, maxUint64, maxUint64, maxUint64}, {maxUint64, 1, maxUint64, 1}, {maxUint64, maxUint64 - 1, maxUint64, maxUint64 - 1},
 		{1 << 62, 1, 3, 1 << 62 / 3},
 	} {
 		if got := mulDiv(c[0], c[1], c[2]); got != c[3] {

@@ -54,12 +54,12 @@ func (r *rankPlan) unbounded() []uint64 {
 // LoadsUnder returns the load of each endpoint, per mille of the mean, under a demand that may differ from the planned
 // one. Loads are in the given order of the endpoints. Both demands must be of the same node classes.
 func (p *Plan) LoadsUnder(demand Demand) []uint64 {
-	var nodes serviceClasses
-	nodes.build(demand, p.endpointClasses) // the same entries in the same order: they depend on the classes only
+	var classes serviceClasses
+	classes.build(demand, p.endpointClasses) // the same entries in the same order: they depend on the classes only
 	loads := make([]uint64, len(p.endpointClasses.classOf))
 	for rank := range p.byRank {
 		r := &p.byRank[rank]
-		loadsOfRank := r.loadsUnder(nodes.sums)
+		loadsOfRank := r.loadsUnder(classes.sums)
 		for i, class := range p.endpointClasses.classOf {
 			if class != noClass && r.counts[class] > 0 {
 				loads[i] = loadsOfRank[class]
@@ -71,20 +71,20 @@ func (p *Plan) LoadsUnder(demand Demand) []uint64 {
 
 // loadsUnder returns the load of one endpoint of each class if the entries had the given sums, per mille of the mean of
 // the endpoint's component.
-func (r *rankPlan) loadsUnder(sums []sums) []uint64 {
+func (r *rankPlan) loadsUnder(entrySums []sums) []uint64 {
 	totals := make([]uint64, len(r.components))
 	for _, e := range r.entries {
-		totals[r.componentNumber(r.classes.groupsOf(int(e)))] += sums[e].demand
+		totals[r.componentNumber(r.classes.groupsOf(int(e)))] += entrySums[e].demand
 	}
 	placed := make([]uint64, len(r.groups)) // as a fraction of One, which is all demand of the component
 	for _, e := range r.entries {
 		groups := r.classes.groupsOf(int(e))
-		whole := totals[r.componentNumber(groups)]
-		if whole == 0 {
+		total := totals[r.componentNumber(groups)]
+		if total == 0 {
 			continue
 		}
 		for _, allocation := range r.allocations(groups) {
-			placed[allocation.group] += mulDiv(allocation.Fraction, sums[e].demand, whole)
+			placed[allocation.group] += mulDiv(allocation.Fraction, entrySums[e].demand, total)
 		}
 	}
 	loads := make([]uint64, len(r.counts))

@@ -18,24 +18,24 @@ const measuredTotal = 1 << 30
 // The keys of the node classes must include the zone. The cost is proportional to the number of node classes.
 func (c *NodeClasses) Measured(zones map[string]uint32) (d Demand, hasDemand bool) {
 	d = Demand{nodeClasses: c, zone: slices.Index(c.keys, policy.Zone)}
-	nodes := map[string]uint64{}
+	nodeCounts := map[string]uint64{}
 	for class := range c.classes {
 		if count := c.classes[class].nodes; count > 0 {
-			nodes[d.zoneOfClass(int32(class))] += count
+			nodeCounts[d.zoneOfClass(int32(class))] += count
 		}
 	}
-	all := uint64(0)
-	for zone := range nodes {
-		all += uint64(zones[zone])
+	total := uint64(0)
+	for zone := range nodeCounts {
+		total += uint64(zones[zone])
 	}
-	if all == 0 {
+	if total == 0 {
 		return Demand{}, false
 	}
 	d.byZone = make([]uint32, len(c.interners[d.zone].strings)+1)
 	for number := range d.byZone {
 		zone := d.zoneName(int32(number))
-		if count := nodes[zone]; count > 0 {
-			d.byZone[number] = uint32(mulDiv(measuredTotal, uint64(zones[zone]), all) / count)
+		if count := nodeCounts[zone]; count > 0 {
+			d.byZone[number] = uint32(mulDiv(measuredTotal, uint64(zones[zone]), total) / count)
 		}
 	}
 	return d, true
@@ -45,17 +45,17 @@ func (c *NodeClasses) Measured(zones map[string]uint32) (d Demand, hasDemand boo
 // of the node classes must include the zone.
 func (d Demand) Zones() map[string]uint64 {
 	d.zone = slices.Index(d.nodeClasses.keys, policy.Zone)
-	zones, nodes, all := map[string]uint64{}, map[string]uint64{}, uint64(0)
+	zones, nodeCounts, total := map[string]uint64{}, map[string]uint64{}, uint64(0)
 	for class := range d.nodeClasses.classes {
 		if sum := d.classSums(int32(class)); sum.nodes > 0 {
 			zone := d.zoneOfClass(int32(class))
 			zones[zone] += sum.demand
-			nodes[zone] += sum.nodes
-			all += sum.demand
+			nodeCounts[zone] += sum.nodes
+			total += sum.demand
 		}
 	}
-	if all == 0 {
-		return nodes
+	if total == 0 {
+		return nodeCounts
 	}
 	return zones
 }

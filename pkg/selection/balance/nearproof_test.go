@@ -15,40 +15,40 @@ import (
 // before if StillHolds returns true.
 func TestStillHoldsAgreesWithPlans(t *testing.T) {
 	held, notHeld := 0, 0
-	check := func(w *world, random *rand.Rand) {
-		names := w.names()
+	check := func(s *scenario, random *rand.Rand) {
+		names := s.names()
 		self := names[random.IntN(len(names))]
-		classes := w.nodeClasses(self)
-		endpointClasses := balance.NewEndpointClasses(w.keys, w.endpoints, w.valueOf)
-		share := balance.NewPlan(w.demand(classes), endpointClasses, w.limit).Share(self, w.nodes[self])
-		proof, row := share.NearProof(), share.Slots(service, balance.Hashes(w.endpoints))
+		classes := s.nodeClasses(self)
+		endpointClasses := balance.NewEndpointClasses(s.keys, s.endpoints, s.valueOf)
+		share := balance.NewPlan(s.demand(classes), endpointClasses, s.limit).Share(self, s.nodes[self])
+		proof, slotsBefore := share.NearProof(), share.Slots(service, balance.Hashes(s.endpoints))
 		hosts := map[string]bool{self: true}
-		for _, endpoint := range w.endpoints {
+		for _, endpoint := range s.endpoints {
 			hosts[endpoint.Node] = true
 		}
 		for range 4 {
 			for n := range 1 + random.IntN(3) {
-				labels := maps.Clone(w.nodes[names[random.IntN(len(names))]])
+				labels := maps.Clone(s.nodes[names[random.IntN(len(names))]])
 				labels[policy.DemandLabel] = fmt.Sprint(random.IntN(6))
 				classes.Set(fmt.Sprintf("new-%d", n), labels)
 			}
 			if removed := names[random.IntN(len(names))]; !hosts[removed] {
 				classes.Remove(removed)
 			}
-			demand := w.demand(classes)
-			now := balance.NewPlan(demand, endpointClasses, w.limit).Share(self, w.nodes[self])
-			switch same := slices.Equal(now.Slots(service, balance.Hashes(w.endpoints)), row); {
-			case !proof.StillHolds(demand, uint64(w.limit)):
+			demand := s.demand(classes)
+			current := balance.NewPlan(demand, endpointClasses, s.limit).Share(self, s.nodes[self])
+			switch same := slices.Equal(current.Slots(service, balance.Hashes(s.endpoints)), slotsBefore); {
+			case !proof.StillHolds(demand, uint64(s.limit)):
 				notHeld++
-			case !same || now.Outcome != balance.WithinLoadBound:
-				t.Errorf("StillHolds is true for %s with %+v, but the outcome is %d, and the slots are the same: %t", self, proof, now.Outcome, same)
+			case !same || current.Outcome != balance.WithinLoadBound:
+				t.Errorf("StillHolds is true for %s with %+v, but the outcome is %d, and the slots are the same: %t", self, proof, current.Outcome, same)
 			default:
 				held++
 			}
 		}
 	}
-	randomWorlds(t, tameWorlds, false, check)
-	randomWorlds(t, wildWorlds, true, check)
+	randomScenarios(t, numConsistent, false, check)
+	randomScenarios(t, numInconsistent, true, check)
 	t.Logf("the proof holds %d times, and does not hold %d times", held, notHeld)
 	if held < 300 || notHeld < 1000 {
 		t.Error("want at least 300 scenarios in which the proof holds, and 1000 in which it does not")

@@ -14,7 +14,7 @@ import (
 type NodeClasses struct {
 	keys  []policy.Key
 	self  string
-	nodes map[string]node
+	nodes map[string]classifiedNode
 	// classes is indexed by the numbers of classes, which never change. free has the numbers of classes without nodes, for
 	// reuse.
 	classes   []nodeClass
@@ -27,7 +27,7 @@ type NodeClasses struct {
 	prefixSums prefixSums
 }
 
-type node struct {
+type classifiedNode struct {
 	class  int32
 	demand uint32
 }
@@ -47,7 +47,7 @@ func NewNodeClasses(keys []policy.Key, self string) *NodeClasses {
 	return &NodeClasses{
 		keys:      slices.Clone(keys),
 		self:      self,
-		nodes:     map[string]node{},
+		nodes:     map[string]classifiedNode{},
 		index:     map[tuple]int32{},
 		interners: make([]interner, len(keys)),
 	}
@@ -61,7 +61,7 @@ func (c *NodeClasses) Set(name string, labels map[string]string) (changed bool) 
 	}
 	demand, _ := policy.DemandOf(labels)
 	old, known := c.nodes[name]
-	current := node{class: c.classOf(labels), demand: demand}
+	current := classifiedNode{class: c.classOf(labels), demand: demand}
 	if known && old == current {
 		return false
 	}
@@ -99,7 +99,7 @@ func (c *NodeClasses) Remove(name string) (changed bool) {
 func (c *NodeClasses) Len() int { return len(c.nodes) }
 
 // removeFrom removes a node, given its last state, from its class.
-func (c *NodeClasses) removeFrom(name string, old node) {
+func (c *NodeClasses) removeFrom(name string, old classifiedNode) {
 	if selfNode, hasSelf := c.nodes[c.self]; hasSelf && selfNode.class == old.class && name < c.self {
 		c.selfPrefix.subtract(nodeSums(old.demand))
 	}
@@ -164,37 +164,37 @@ type interner struct {
 }
 
 // number returns the number of a value. If the value is new, the caller must create a class and retain its values.
-func (v *interner) number(value string) int32 {
-	if number, known := v.numbers[value]; known {
+func (in *interner) number(value string) int32 {
+	if number, known := in.numbers[value]; known {
 		return number
 	}
-	if v.numbers == nil {
-		v.numbers = map[string]int32{}
+	if in.numbers == nil {
+		in.numbers = map[string]int32{}
 	}
-	last := len(v.free) - 1
+	last := len(in.free) - 1
 	if last < 0 {
-		v.strings, v.uses = append(v.strings, ""), append(v.uses, 0)
-		v.free, last = append(v.free, int32(len(v.strings))), 0
+		in.strings, in.uses = append(in.strings, ""), append(in.uses, 0)
+		in.free, last = append(in.free, int32(len(in.strings))), 0
 	}
-	number := v.free[last]
-	v.free = v.free[:last]
-	v.strings[number-1], v.numbers[value] = value, number
+	number := in.free[last]
+	in.free = in.free[:last]
+	in.strings[number-1], in.numbers[value] = value, number
 	return number
 }
 
-func (v *interner) retain(number int32) {
+func (in *interner) retain(number int32) {
 	if number > 0 {
-		v.uses[number-1]++
+		in.uses[number-1]++
 	}
 }
 
-func (v *interner) release(number int32) {
+func (in *interner) release(number int32) {
 	if number == 0 {
 		return
 	}
-	if v.uses[number-1]--; v.uses[number-1] == 0 {
-		delete(v.numbers, v.strings[number-1])
-		v.strings[number-1] = ""
-		v.free = append(v.free, number)
+	if in.uses[number-1]--; in.uses[number-1] == 0 {
+		delete(in.numbers, in.strings[number-1])
+		in.strings[number-1] = ""
+		in.free = append(in.free, number)
 	}
 }

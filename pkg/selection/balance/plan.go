@@ -14,7 +14,7 @@ type Plan struct {
 	demand          Demand
 	endpointClasses *EndpointClasses
 	byRank          [model.NumRanks]rankPlan
-	nodes           serviceClasses
+	classes         serviceClasses
 	unserved        []int32 // entries that no rank has served so far
 }
 
@@ -33,16 +33,16 @@ func NewPlan(demand Demand, endpointClasses *EndpointClasses, limit int) *Plan {
 // The keys of the endpoint classes must be those of the demand's node classes, or the first of them.
 func (p *Plan) Compute(demand Demand, endpointClasses *EndpointClasses, limit int) {
 	p.demand, p.endpointClasses = demand, endpointClasses
-	p.nodes.build(demand, endpointClasses)
+	p.classes.build(demand, endpointClasses)
 	p.unserved = p.unserved[:0]
-	for e := range p.nodes.sums {
-		if p.nodes.sums[e].nodes > 0 {
+	for e := range p.classes.sums {
+		if p.classes.sums[e].nodes > 0 {
 			p.unserved = append(p.unserved, int32(e))
 		}
 	}
 	for rank := range p.byRank {
 		r := &p.byRank[rank]
-		r.rank, r.endpointClasses, r.classes = model.Rank(rank), endpointClasses, &p.nodes
+		r.rank, r.endpointClasses, r.classes = model.Rank(rank), endpointClasses, &p.classes
 		if !r.countEndpoints(model.Rank(rank)) {
 			continue
 		}
@@ -77,12 +77,12 @@ type rankPlan struct {
 	addedLoads      []uint64    // load of one endpoint from a key, by key and class
 
 	// Used while the plan is computed:
-	classes   *serviceClasses
-	entries   []int32  // served by this rank
-	remaining []uint64 // of each entry, not placed yet
-	parent    []int32  // of each group, in the tree of its component
-	number    []int32  // of each group that is a root: the number of its component, plus one
-	order     []int32  // the endpoint classes by group, the least loaded first
+	classes         *serviceClasses
+	entries         []int32  // served by this rank
+	remaining       []uint64 // of each entry, not placed yet
+	parent          []int32  // of each group, in the tree of its component
+	componentOfRoot []int32  // of each group that is a root: the number of its component, plus one
+	order           []int32  // the endpoint classes by group, the least loaded first
 }
 
 // group has the nodes and endpoints with one value of one key.
@@ -117,9 +117,9 @@ const epsilonBits = 36
 // countEndpoints counts the endpoints of the rank, and reports whether there are any.
 func (r *rankPlan) countEndpoints(rank model.Rank) (found bool) {
 	classes := r.endpointClasses
-	r.groups, r.counts = zeroed(r.groups, len(classes.values)), zeroed(r.counts, len(classes.count))
-	for class, count := range classes.count {
-		if classes.rank[class] != rank {
+	r.groups, r.counts = zeroed(r.groups, len(classes.values)), zeroed(r.counts, len(classes.counts))
+	for class, count := range classes.counts {
+		if classes.ranks[class] != rank {
 			continue
 		}
 		r.counts[class], found = count, true
@@ -157,7 +157,7 @@ func (r *rankPlan) takeServable(unserved []int32) (others []int32) {
 
 // buildComponents builds the components: each endpoint class and each entry links all of its groups.
 func (r *rankPlan) buildComponents() {
-	r.parent, r.number = zeroed(r.parent, len(r.groups)), zeroed(r.number, len(r.groups))
+	r.parent, r.componentOfRoot = zeroed(r.parent, len(r.groups)), zeroed(r.componentOfRoot, len(r.groups))
 	r.components = r.components[:0]
 	for g := range r.parent {
 		r.parent[g] = int32(g)
@@ -172,11 +172,11 @@ func (r *rankPlan) buildComponents() {
 	}
 	for g := range r.groups {
 		root := r.root(int32(g))
-		if r.number[root] == 0 && r.hasEndpoints(int32(g)) {
+		if r.componentOfRoot[root] == 0 && r.hasEndpoints(int32(g)) {
 			r.components = append(r.components, component{})
-			r.number[root] = int32(len(r.components))
+			r.componentOfRoot[root] = int32(len(r.components))
 		}
-		r.groups[g].component = r.number[root] - 1
+		r.groups[g].component = r.componentOfRoot[root] - 1
 	}
 }
 
@@ -337,22 +337,22 @@ func (r *rankPlan) waterFill(k int, g *group, classes []int32) {
 	}
 	level, width := c.maxLoad, uint64(0)
 	for i, class := range classes {
-		load, next := r.loads[class], c.maxLoad
+		load, nextLoad := r.loads[class], c.maxLoad
 		if i+1 < len(classes) {
-			next = r.loads[classes[i+1]]
+			nextLoad = r.loads[classes[i+1]]
 		}
 		width += r.counts[class]
-		if step := width * (next - load); step < rest {
+		if step := width * (nextLoad - load); step < rest {
 			rest -= step
 			continue
 		}
 		level = load + rest/width
 		break
 	}
-	raised := r.addedLoads[k*len(r.counts):]
+	added := r.addedLoads[k*len(r.counts):]
 	for _, class := range classes {
 		if r.loads[class] < level {
-			raised[class] = level - r.loads[class]
+			added[class] = level - r.loads[class]
 			r.loads[class] = level
 		}
 	}
@@ -391,7 +391,7 @@ func (r *rankPlan) assignOverflow() {
 func (r *rankPlan) distribute(amounts, loads []uint64) {
 	weights := make([]uint64, len(r.counts))
 	for k := range r.endpointClasses.keys {
-		for g := r.endpointClasses.first[k]; g < r.endpointClasses.first[k+1]; g++ {
+		for g := r.endpointClasses.firstGroup[k]; g < r.endpointClasses.firstGroup[k+1]; g++ {
 			if amounts[g] == 0 {
 				continue
 			}

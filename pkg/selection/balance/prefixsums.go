@@ -22,20 +22,20 @@ type row struct {
 
 // sumBefore returns the sums over the nodes of a class that come before a name. all yields every node by name, with its
 // class and demand.
-func (p *prefixSums) sumBefore(name string, class int32, all iter.Seq2[string, node]) sums {
+func (p *prefixSums) sumBefore(name string, class int32, all iter.Seq2[string, classifiedNode]) sums {
 	p.once.Do(func() { p.byClass = rowsOf(all) })
-	row := p.byClass[class]
-	if row == nil {
+	sorted := p.byClass[class]
+	if sorted == nil {
 		return sums{}
 	}
-	index, _ := slices.BinarySearch(row.names, name)
-	return row.sums[index]
+	index, _ := slices.BinarySearch(sorted.names, name)
+	return sorted.sums[index]
 }
 
-func rowsOf(all iter.Seq2[string, node]) map[int32]*row {
+func rowsOf(all iter.Seq2[string, classifiedNode]) map[int32]*row {
 	type named struct {
 		name string
-		node
+		classifiedNode
 	}
 	var sorted []named
 	for name, node := range all {

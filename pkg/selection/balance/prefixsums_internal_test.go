@@ -26,9 +26,9 @@ func TestPrefixSumsOfAllNodes(t *testing.T) {
 				t.Fatalf("before %s: %+v, want %+v", name, got, want)
 			}
 			want := sums{nodes: classes.computePrefix(name, node.class).nodes}
-			for other, of := range map[string]uint32{"node-03": 2, "node-05": 3, "node-07": 1} {
-				if its, known := classes.nodes[other]; known && its.class == node.class && other < name {
-					want.add(sums{demand: uint64(of), squares: uint64(of) * uint64(of)})
+			for other, amount := range map[string]uint32{"node-03": 2, "node-05": 3, "node-07": 1} {
+				if otherNode, known := classes.nodes[other]; known && otherNode.class == node.class && other < name {
+					want.add(sums{demand: uint64(amount), squares: uint64(amount) * uint64(amount)})
 				}
 			}
 			if got := named.sumBefore(name, node.class); got != want {

@@ -12,10 +12,10 @@ import (
 
 // The number of random scenarios of each kind.
 const (
-	tameWorlds = 1000
-	wildWorlds = 1000
+	numConsistent   = 1000
+	numInconsistent = 1000
 	// Scenarios with measured demand.
-	someMeasured = 600
+	numMeasured = 600
 )
 
 // outcome is the result for all nodes of a problem together.
@@ -25,18 +25,18 @@ type outcome struct {
 	busiest float64   // relative to the mean
 }
 
-func (w *world) outcome(p *problem, weightOf func(row, int) float64, rows map[string]row) outcome {
-	o := outcome{sums: make([]float64, len(w.keys)), loads: make([]float64, len(p.endpoints))}
-	for at, name := range p.nodes {
+func (s *scenario) outcome(p *problem, weightOf func(row, int) float64, rows map[string]row) outcome {
+	o := outcome{sums: make([]float64, len(s.keys)), loads: make([]float64, len(p.endpoints))}
+	for index, name := range p.nodes {
 		all := 0.0
-		for i := range w.endpoints {
+		for i := range s.endpoints {
 			all += weightOf(rows[name], i)
 		}
 		for j, i := range p.endpoints {
-			asked := float64(p.demand[at]) / float64(p.total) * weightOf(rows[name], i) / all
-			o.loads[j] += asked * float64(len(p.endpoints))
-			if key := p.first[at][j]; key >= 0 {
-				o.sums[key] += asked
+			amount := float64(p.demand[index]) / float64(p.total) * weightOf(rows[name], i) / all
+			o.loads[j] += amount * float64(len(p.endpoints))
+			if key := p.firstKeys[index][j]; key >= 0 {
+				o.sums[key] += amount
 			}
 		}
 	}
@@ -47,18 +47,18 @@ func (w *world) outcome(p *problem, weightOf func(row, int) float64, rows map[st
 	return o
 }
 
-func byParts(r row, i int) float64 { return float64(r.Fractions[i]) }
-func bySlots(r row, i int) float64 { return float64(r.slots[i]) }
+func fractionAt(r row, i int) float64 { return float64(r.Fractions[i]) }
+func slotsAt(r row, i int) float64    { return float64(r.slots[i]) }
 
 // TestSharesAreOptimal: if groups are nested, as much as possible is placed up to each key. Among all plans that
 // achieve this, the load of the busiest endpoint is the smallest.
 func TestSharesAreOptimal(t *testing.T) {
 	problems, crossing, multi := 0, 0, 0
 	var gaps []float64
-	check := func(w *world, _ *rand.Rand) {
-		rows := w.rows()
-		checkRows(t, w, rows)
-		found := w.problems()
+	check := func(s *scenario, _ *rand.Rand) {
+		rows := s.rows()
+		checkRows(t, s, rows)
+		found := s.problems()
 		if len(found) > 1 {
 			multi++
 		}
@@ -67,15 +67,15 @@ func TestSharesAreOptimal(t *testing.T) {
 			if !found[i].nested {
 				crossing++
 			}
-			checkLoads(t, w, &found[i], rows)
-			if gap := checkBest(t, w, &found[i], rows); gap > 0 {
+			checkLoads(t, s, &found[i], rows)
+			if gap := checkOptimum(t, s, &found[i], rows); gap > 0 {
 				gaps = append(gaps, gap)
 			}
 		}
 	}
-	randomWorlds(t, tameWorlds, false, check)
-	randomWorlds(t, wildWorlds, true, check)
-	measuredWorlds(t, someMeasured, check)
+	randomScenarios(t, numConsistent, false, check)
+	randomScenarios(t, numInconsistent, true, check)
+	measuredScenarios(t, numMeasured, check)
 	t.Logf("%d problems, %d of them with crossing groups; %d scenarios with several problems", problems, crossing, multi)
 	logSorted(t, "shortfall of the demand placed up to a key if groups cross", gaps)
 	if crossing < 100 || problems-crossing < 500 || multi < 100 {
@@ -85,12 +85,12 @@ func TestSharesAreOptimal(t *testing.T) {
 
 // checkLoads checks Plan.Loads: for each endpoint the load from all nodes together, and the load if all connections
 // went to the first key that has endpoints.
-func checkLoads(t *testing.T, w *world, p *problem, rows map[string]row) {
+func checkLoads(t *testing.T, s *scenario, p *problem, rows map[string]row) {
 	t.Helper()
-	bounded, unbounded := w.outcome(p, byParts, rows).loads, make([]float64, len(p.endpoints))
-	for at := range p.nodes {
-		nearest, count := len(w.keys), 0
-		for _, key := range p.first[at] {
+	bounded, unbounded := s.outcome(p, fractionAt, rows).loads, make([]float64, len(p.endpoints))
+	for index := range p.nodes {
+		nearest, count := len(s.keys), 0
+		for _, key := range p.firstKeys[index] {
 			switch {
 			case key >= 0 && key < nearest:
 				nearest, count = key, 1
@@ -98,13 +98,13 @@ func checkLoads(t *testing.T, w *world, p *problem, rows map[string]row) {
 				count++
 			}
 		}
-		for j, key := range p.first[at] {
+		for j, key := range p.firstKeys[index] {
 			if key == nearest {
-				unbounded[j] += float64(p.demand[at]) / float64(p.total) * float64(len(p.endpoints)) / float64(count)
+				unbounded[j] += float64(p.demand[index]) / float64(p.total) * float64(len(p.endpoints)) / float64(count)
 			}
 		}
 	}
-	loads := w.plan("").Loads()
+	loads := s.plan("").Loads()
 	for j, i := range p.endpoints {
 		if math.Abs(float64(loads[i].Bounded)-1000*bounded[j]) > 0.51 || math.Abs(float64(loads[i].Unbounded)-1000*unbounded[j]) > 0.51 {
 			t.Errorf("endpoint %d has load %+v per mille, want %f with the bound and %f without", i, loads[i], 1000*bounded[j],
@@ -115,13 +115,13 @@ func checkLoads(t *testing.T, w *world, p *problem, rows map[string]row) {
 
 // checkOptimum compares a plan with the optimum. If groups cross and the keys end with `*`, it returns the largest
 // shortfall of the demand that is placed up to a key, because the plan need not be optimal then.
-func checkBest(t *testing.T, w *world, p *problem, rows map[string]row) (gap float64) {
+func checkOptimum(t *testing.T, s *scenario, p *problem, rows map[string]row) (gap float64) {
 	t.Helper()
 	const tolerance = 1e-6
 	n := int64(len(p.endpoints))
-	got, most := w.outcome(p, byParts, rows), p.best(len(w.keys), 100*n, int64(w.limit)*p.total)
-	placed := func(k int) float64 { return float64(most[k]) / float64(100*n*p.total) }
-	limit := float64(w.limit) / 100
+	got, maxPlaced := s.outcome(p, fractionAt, rows), p.maxPlaced(len(s.keys), 100*n, int64(s.limit)*p.total)
+	optimum := func(k int) float64 { return float64(maxPlaced[k]) / float64(100*n*p.total) }
+	limit := float64(s.limit) / 100
 	for name := range rows {
 		if slices.Contains(p.nodes, name) && math.Abs(float64(rows[name].Busiest)-got.busiest*1000) > 0.51 {
 			t.Errorf("%s expects %d per mille of the mean load for the busiest endpoint; its actual load is %f times the mean", name, rows[name].Busiest, got.busiest)
@@ -134,32 +134,32 @@ func checkBest(t *testing.T, w *world, p *problem, rows map[string]row) (gap flo
 	if !overloaded && got.busiest > limit+tolerance {
 		t.Errorf("the busiest endpoint has %f times the mean load, but no outcome is LoadBoundExceeded", got.busiest)
 	}
-	if overloaded && w.keys[len(w.keys)-1] == policy.AnyNode {
+	if overloaded && s.keys[len(s.keys)-1] == policy.AnyNode {
 		t.Error("outcome LoadBoundExceeded although the keys end with *")
 	}
 	if !p.nested {
 		// Demand beyond the bound may already be placed at the first key.
-		if got.sums[0] < placed(0)-tolerance || !overloaded && got.sums[0] > placed(0)+tolerance {
-			t.Errorf("a fraction of %f is placed at the first key, want %f", got.sums[0], placed(0))
+		if got.sums[0] < optimum(0)-tolerance || !overloaded && got.sums[0] > optimum(0)+tolerance {
+			t.Errorf("a fraction of %f is placed at the first key, want %f", got.sums[0], optimum(0))
 		}
-		for k := range w.keys {
-			if w.keys[len(w.keys)-1] == policy.AnyNode && placed(k)-got.sums[k] > tolerance {
-				gap = max(gap, placed(k)-got.sums[k])
+		for k := range s.keys {
+			if s.keys[len(s.keys)-1] == policy.AnyNode && optimum(k)-got.sums[k] > tolerance {
+				gap = max(gap, optimum(k)-got.sums[k])
 			}
 		}
 		return gap
 	}
-	for k := range w.keys {
-		if math.Abs(got.sums[k]-placed(k)) > tolerance {
-			t.Errorf("a fraction of %f is placed up to key %d, want %f", got.sums[k], k, placed(k))
+	for k := range s.keys {
+		if math.Abs(got.sums[k]-optimum(k)) > tolerance {
+			t.Errorf("a fraction of %f is placed up to key %d, want %f", got.sums[k], k, optimum(k))
 		}
 	}
-	checkLeastBusy(t, w, p, got, most)
+	checkLeastBusy(t, s, p, got, maxPlaced)
 	return 0
 }
 
 // checkLeastBusy checks that not as much can be placed if every endpoint accepts less than the load of the busiest one.
-func checkLeastBusy(t *testing.T, w *world, p *problem, got outcome, most []int64) {
+func checkLeastBusy(t *testing.T, s *scenario, p *problem, got outcome, maxPlaced []int64) {
 	t.Helper()
 	const finer = 1 << 22
 	n := int64(len(p.endpoints))
@@ -167,8 +167,8 @@ func checkLeastBusy(t *testing.T, w *world, p *problem, got outcome, most []int6
 		t.Errorf("the busiest endpoint has %f times the mean load, less than 1", got.busiest)
 	}
 	less := int64((got.busiest - 2e-6) * 100 * float64(p.total) * finer)
-	for k, sum := range p.best(len(w.keys), 100*n*finer, less) {
-		if sum < most[k]*finer {
+	for k, sum := range p.maxPlaced(len(s.keys), 100*n*finer, less) {
+		if sum < maxPlaced[k]*finer {
 			return
 		}
 	}
@@ -176,19 +176,19 @@ func checkLeastBusy(t *testing.T, w *world, p *problem, got outcome, most []int6
 }
 
 // checkRows checks that each node uses only usable endpoints that its keys match, and never those of both phases.
-func checkRows(t *testing.T, w *world, rows map[string]row) {
+func checkRows(t *testing.T, s *scenario, rows map[string]row) {
 	t.Helper()
 	for name, row := range rows {
 		phase := ""
-		for i := range w.endpoints {
-			if e := &w.endpoints[i]; w.firstKey(name, e) >= 0 && (e.Ready || phase == "" && e.Serving && e.Terminating) {
+		for i := range s.endpoints {
+			if e := &s.endpoints[i]; s.firstKey(name, e) >= 0 && (e.Ready || phase == "" && e.Serving && e.Terminating) {
 				phase = map[bool]string{true: "ready", false: "terminating"}[e.Ready]
 			}
 		}
-		parts, slots := uint64(0), 0
-		for i := range w.endpoints {
-			e := &w.endpoints[i]
-			key := w.firstKey(name, e)
+		fractionSum, slots := uint64(0), 0
+		for i := range s.endpoints {
+			e := &s.endpoints[i]
+			key := s.firstKey(name, e)
 			isUsable := key >= 0 && (phase == "ready" && e.Ready || phase == "terminating" && !e.Ready && e.Serving && e.Terminating)
 			if !isUsable && row.Fractions[i]+uint64(row.slots[i]) > 0 {
 				t.Errorf("%s sends %d to %v, which is %+v", name, row.Fractions[i], e.Addr, e.Endpoint)
@@ -196,14 +196,14 @@ func checkRows(t *testing.T, w *world, rows map[string]row) {
 			if row.slots[i] > 0 && row.Fractions[i] == 0 || row.slots[i] < 0 {
 				t.Errorf("%s has %d slots for an endpoint with fraction 0", name, row.slots[i])
 			}
-			parts += row.Fractions[i]
+			fractionSum += row.Fractions[i]
 			slots += row.slots[i]
 		}
 		if (phase != "") != (slots > 0) || (phase != "") != (row.Outcome != balance.NoEndpoint) {
 			t.Errorf("%s has %d slots and outcome %d, with %s endpoints", name, slots, row.Outcome, phase)
 		}
-		if phase != "" && (parts > balance.One || parts < balance.One-uint64(len(w.endpoints)*len(w.keys))) {
-			t.Errorf("the fractions of %s add up to %d of %d", name, parts, uint64(balance.One))
+		if phase != "" && (fractionSum > balance.One || fractionSum < balance.One-uint64(len(s.endpoints)*len(s.keys))) {
+			t.Errorf("the fractions of %s add up to %d of %d", name, fractionSum, uint64(balance.One))
 		}
 		if phase != "" && (row.Rank == 0) != (phase == "ready") {
 			t.Errorf("%s has rank %d, but uses %s endpoints", name, row.Rank, phase)
@@ -217,18 +217,18 @@ func checkRows(t *testing.T, w *world, rows map[string]row) {
 func TestSlotsKeepTheBound(t *testing.T) {
 	var excesses, deviations []float64
 	byNodes := map[int][]float64{}
-	check := func(w *world, _ *rand.Rand) {
-		rows := w.rows()
-		found := w.problems()
+	check := func(s *scenario, _ *rand.Rand) {
+		rows := s.rows()
+		found := s.problems()
 		for i := range found {
 			p := &found[i]
-			shares, slots := w.outcome(p, byParts, rows), w.outcome(p, bySlots, rows)
+			shares, slots := s.outcome(p, fractionAt, rows), s.outcome(p, slotsAt, rows)
 			excess := slots.busiest/shares.busiest - 1
 			excesses = append(excesses, excess)
 			size := 10 * (len(p.nodes) / 10)
 			byNodes[size] = append(byNodes[size], excess)
 			worst := 0.0
-			for k := range w.keys {
+			for k := range s.keys {
 				worst = max(worst, math.Abs(slots.sums[k]-shares.sums[k]))
 			}
 			deviations = append(deviations, worst)
@@ -238,9 +238,9 @@ func TestSlotsKeepTheBound(t *testing.T) {
 			}
 		}
 	}
-	randomWorlds(t, tameWorlds, false, check)
-	randomWorlds(t, wildWorlds, true, check)
-	measuredWorlds(t, someMeasured, check)
+	randomScenarios(t, numConsistent, false, check)
+	randomScenarios(t, numInconsistent, true, check)
+	measuredScenarios(t, numMeasured, check)
 	logSorted(t, "busiest endpoint above the plan", excesses)
 	logSorted(t, "difference of partial sums from the plan", deviations)
 	for size := 0; size <= 60; size += 10 {
@@ -255,17 +255,17 @@ func TestSlotsOfLargeClusters(t *testing.T) {
 	random := rand.New(rand.NewPCG(6, 100))
 	var excesses, deviations, lengths []float64
 	for i := range 24 {
-		w := largeCluster(100+random.IntN(500), 30, 0, policy.Hostname, rack, policy.Zone, policy.AnyNode)
-		w.keys, w.limit = w.keys[i%3:], []int{100, 110, 120, 150}[i%4]
+		s := largeCluster(100+random.IntN(500), 30, 0, policy.Hostname, rack, policy.Zone, policy.AnyNode)
+		s.keys, s.limit = s.keys[i%3:], []int{100, 110, 120, 150}[i%4]
 		for range 2 + random.IntN(80) {
 			zone := []int{0, 0, 0, 0, 0, 1, 1, 1, 2, 2}[random.IntN(10)]
-			w.addEndpoint(nodeIn(zone, random.IntN(33)))
+			s.addEndpoint(nodeIn(zone, random.IntN(33)))
 		}
-		rows, found := w.rows(), w.problems()
-		shares, slots := w.outcome(&found[0], byParts, rows), w.outcome(&found[0], bySlots, rows)
+		rows, found := s.rows(), s.problems()
+		shares, slots := s.outcome(&found[0], fractionAt, rows), s.outcome(&found[0], slotsAt, rows)
 		excesses = append(excesses, slots.busiest/shares.busiest-1)
 		worst := 0.0
-		for k := range w.keys {
+		for k := range s.keys {
 			worst = max(worst, math.Abs(slots.sums[k]-shares.sums[k]))
 		}
 		deviations = append(deviations, worst)
@@ -274,7 +274,7 @@ func TestSlotsOfLargeClusters(t *testing.T) {
 			for _, count := range row.slots {
 				sum += count
 			}
-			lengths = append(lengths, float64(sum)/float64(len(w.endpoints)))
+			lengths = append(lengths, float64(sum)/float64(len(s.endpoints)))
 		}
 	}
 	logSorted(t, "busiest endpoint above the plan", excesses)
@@ -285,9 +285,9 @@ func TestSlotsOfLargeClusters(t *testing.T) {
 	}
 }
 
-func logSorted(t *testing.T, what string, all []float64) {
+func logSorted(t *testing.T, title string, values []float64) {
 	t.Helper()
-	slices.Sort(all)
-	at := func(percent int) float64 { return all[(len(all)-1)*percent/100] * 100 }
-	t.Logf("%s: median %.2f %%, p90 %.2f %%, p99 %.2f %%, max %.2f %% (%d)", what, at(50), at(90), at(99), at(100), len(all))
+	slices.Sort(values)
+	percentile := func(percent int) float64 { return values[(len(values)-1)*percent/100] * 100 }
+	t.Logf("%s: median %.2f %%, p90 %.2f %%, p99 %.2f %%, max %.2f %% (%d)", title, percentile(50), percentile(90), percentile(99), percentile(100), len(values))
 }

@@ -18,50 +18,50 @@ func rat(n int64) *big.Rat { return big.NewRat(n, 1) }
 
 // reference is the result at a key.
 type reference struct {
-	members  [][]int    // of each group, as indices into the problem's endpoints
-	groupOf  []int      // of each node; -1 means none
-	demand   []*big.Rat // by group
-	assigned []*big.Rat
-	room     []*big.Rat
-	raised   []*big.Rat // by endpoint
-	free     []*big.Rat
+	members           [][]int    // of each group, as indices into the problem's endpoints
+	groupOf           []int      // of each node; -1 means none
+	demand            []*big.Rat // by group
+	assigned          []*big.Rat
+	capacity          []*big.Rat
+	added             []*big.Rat // by endpoint
+	remainingCapacity []*big.Rat
 }
 
-func (w *world) references(p *problem) []reference {
-	capacity, remaining, loads := rat(int64(w.limit)*p.total), make([]*big.Rat, len(p.nodes)), make([]*big.Rat, len(p.endpoints))
+func (s *scenario) references(p *problem) []reference {
+	capacity, remaining, loads := rat(int64(s.limit)*p.total), make([]*big.Rat, len(p.nodes)), make([]*big.Rat, len(p.endpoints))
 	for i := range remaining {
 		remaining[i] = rat(100 * int64(len(p.endpoints)) * p.demand[i])
 	}
 	for j := range loads {
 		loads[j] = rat(0)
 	}
-	byKey := make([]reference, len(w.keys))
+	byKey := make([]reference, len(s.keys))
 	for k := range byKey {
-		t := &byKey[k]
-		w.group(p, k, t)
+		ref := &byKey[k]
+		s.buildGroups(p, k, ref)
 		for j := range p.endpoints {
-			t.raised = append(t.raised, rat(0))
-			t.free = append(t.free, new(big.Rat).Sub(capacity, loads[j]))
+			ref.added = append(ref.added, rat(0))
+			ref.remainingCapacity = append(ref.remainingCapacity, new(big.Rat).Sub(capacity, loads[j]))
 		}
-		for g, members := range t.members {
-			asked, room := rat(0), rat(0)
+		for g, members := range ref.members {
+			demand, groupCapacity := rat(0), rat(0)
 			for i := range p.nodes {
-				if t.groupOf[i] == g {
-					asked.Add(asked, remaining[i])
+				if ref.groupOf[i] == g {
+					demand.Add(demand, remaining[i])
 				}
 			}
 			for _, j := range members {
-				room.Add(room, t.free[j])
+				groupCapacity.Add(groupCapacity, ref.remainingCapacity[j])
 			}
-			placed := asked
-			if room.Cmp(asked) < 0 {
-				placed = room
+			placed := demand
+			if groupCapacity.Cmp(demand) < 0 {
+				placed = groupCapacity
 			}
-			t.demand, t.room, t.assigned = append(t.demand, asked), append(t.room, room), append(t.assigned, placed)
-			raise(t, members, loads, placed)
+			ref.demand, ref.capacity, ref.assigned = append(ref.demand, demand), append(ref.capacity, groupCapacity), append(ref.assigned, placed)
+			fillToLevel(ref, members, loads, placed)
 			for i := range p.nodes {
-				if t.groupOf[i] == g && asked.Sign() > 0 {
-					kept := new(big.Rat).Quo(placed, asked)
+				if ref.groupOf[i] == g && demand.Sign() > 0 {
+					kept := new(big.Rat).Quo(placed, demand)
 					remaining[i] = new(big.Rat).Mul(remaining[i], kept.Sub(rat(1), kept))
 				}
 			}
@@ -71,11 +71,11 @@ func (w *world) references(p *problem) []reference {
 }
 
 // buildGroups computes a key's groups.
-func (w *world) group(p *problem, k int, t *reference) {
+func (s *scenario) buildGroups(p *problem, k int, ref *reference) {
 	byValue := map[string]int{}
 	for j, i := range p.endpoints {
-		value, known := w.valueOf(&w.endpoints[i], w.keys[k])
-		if w.keys[k] == "*" {
+		value, known := s.valueOf(&s.endpoints[i], s.keys[k])
+		if s.keys[k] == "*" {
 			value, known = "", true
 		}
 		if !known {
@@ -83,22 +83,22 @@ func (w *world) group(p *problem, k int, t *reference) {
 		}
 		g, seen := byValue[value]
 		if !seen {
-			g = len(t.members)
+			g = len(ref.members)
 			byValue[value] = g
-			t.members = append(t.members, nil)
+			ref.members = append(ref.members, nil)
 		}
-		t.members[g] = append(t.members[g], j)
+		ref.members[g] = append(ref.members[g], j)
 	}
 	for _, name := range p.nodes {
-		t.groupOf = append(t.groupOf, slices.IndexFunc(t.members, func(members []int) bool {
-			return w.shares(name, &w.endpoints[p.endpoints[members[0]]], w.keys[k])
+		ref.groupOf = append(ref.groupOf, slices.IndexFunc(ref.members, func(members []int) bool {
+			return s.sharesValue(name, &s.endpoints[p.endpoints[members[0]]], s.keys[k])
 		}))
 	}
 }
 
 // fillToLevel raises the least loaded members to one level, in total by placed. It tries how many of them the level
 // covers, from all to one.
-func raise(t *reference, members []int, loads []*big.Rat, placed *big.Rat) {
+func fillToLevel(ref *reference, members []int, loads []*big.Rat, placed *big.Rat) {
 	sorted := slices.Clone(members)
 	slices.SortFunc(sorted, func(a, b int) int { return loads[a].Cmp(loads[b]) })
 	for count := len(sorted); count > 0; count-- {
@@ -111,7 +111,7 @@ func raise(t *reference, members []int, loads []*big.Rat, placed *big.Rat) {
 			continue
 		}
 		for _, j := range sorted[:count] {
-			t.raised[j] = new(big.Rat).Sub(level, loads[j])
+			ref.added[j] = new(big.Rat).Sub(level, loads[j])
 			loads[j] = level
 		}
 		return
@@ -119,85 +119,85 @@ func raise(t *reference, members []int, loads []*big.Rat, placed *big.Rat) {
 }
 
 // fractionsOf returns the fractions of the connections of the problem's i-th node to each of its endpoints.
-func (p *problem) row(byKey []reference, i int) []float64 {
-	row, rest, last := make([]float64, len(p.endpoints)), rat(1), 0
+func (p *problem) fractionsOf(byKey []reference, i int) []float64 {
+	fractions, remaining, last := make([]float64, len(p.endpoints)), rat(1), 0
 	for k := range byKey {
 		if byKey[k].groupOf[i] >= 0 {
 			last = k
 		}
 	}
 	for k := range byKey {
-		t := &byKey[k]
-		g := t.groupOf[i]
+		ref := &byKey[k]
+		g := ref.groupOf[i]
 		if g < 0 {
 			continue
 		}
-		fraction, weights := rat(0), t.raised
+		fraction, weights := rat(0), ref.added
 		switch {
-		case t.demand[g].Sign() > 0:
-			fraction.Quo(t.assigned[g], t.demand[g]).Mul(fraction, rest)
-		case t.room[g].Sign() > 0:
-			fraction.Set(rest)
+		case ref.demand[g].Sign() > 0:
+			fraction.Quo(ref.assigned[g], ref.demand[g]).Mul(fraction, remaining)
+		case ref.capacity[g].Sign() > 0:
+			fraction.Set(remaining)
 		}
-		if t.assigned[g].Sign() == 0 {
-			weights = t.free
+		if ref.assigned[g].Sign() == 0 {
+			weights = ref.remainingCapacity
 		}
 		if k == last {
-			fraction.Set(rest)
+			fraction.Set(remaining)
 		}
-		rest = new(big.Rat).Sub(rest, fraction)
+		remaining = new(big.Rat).Sub(remaining, fraction)
 		sum := rat(0)
-		for _, j := range t.members[g] {
+		for _, j := range ref.members[g] {
 			sum.Add(sum, weights[j])
 		}
-		for _, j := range t.members[g] {
+		for _, j := range ref.members[g] {
 			part := new(big.Rat)
 			if sum.Sign() > 0 {
 				part.Quo(weights[j], sum)
 			} else {
-				part.SetFrac64(1, int64(len(t.members[g])))
+				part.SetFrac64(1, int64(len(ref.members[g])))
 			}
 			value, _ := part.Mul(part, fraction).Float64()
-			row[j] += value
+			fractions[j] += value
 		}
 	}
-	return row
+	return fractions
 }
 
 // TestSharesEqualExactFractions compares each node's shares with exact fractions.
 func TestSharesEqualExactFractions(t *testing.T) {
-	without := 0
-	check := func(w *world, _ *rand.Rand) {
-		if len(w.endpoints) > 20 {
-			w.endpoints = w.endpoints[:20]
+	withoutDemand := 0
+	check := func(s *scenario, _ *rand.Rand) {
+		if len(s.endpoints) > 20 {
+			s.endpoints = s.endpoints[:20]
 		}
-		without += w.compare(t)
+		withoutDemand += s.compareWithReference(t)
 	}
-	randomWorlds(t, 100, false, check)
-	randomWorlds(t, 200, true, check)
-	if without < 100 {
-		t.Errorf("only %d nodes are without demand, want at least 100", without)
+	randomScenarios(t, 100, false, check)
+	randomScenarios(t, 200, true, check)
+	if withoutDemand < 100 {
+		t.Errorf("only %d nodes are without demand, want at least 100", withoutDemand)
 	}
 }
 
 // compareWithReference compares each node's shares with the fractions, and returns the number of nodes without demand.
-func (w *world) compare(t *testing.T) (without int) {
+func (s *scenario) compareWithReference(t *testing.T) (withoutDemand int) {
 	t.Helper()
-	rows, found := w.rows(), w.problems()
-	for at := range found {
-		p := &found[at]
-		references := w.references(p)
+	rows, found := s.rows(), s.problems()
+	for index := range found {
+		p := &found[index]
+		references := s.references(p)
 		for i, name := range p.nodes {
 			if p.demand[i] == 0 {
-				without++
+				withoutDemand++
 			}
-			want, got := p.row(references, i), rows[name]
+			want, got := p.fractionsOf(references, i), rows[name]
 			for j, endpoint := range p.endpoints {
-				if part := float64(got.Fractions[endpoint]) / balance.One; math.Abs(part-want[j]) > 1e-6 {
-					t.Errorf("%s sends %f to %v, want %f", name, part, w.endpoints[endpoint].Addr, want[j])
+				if fraction := float64(got.Fractions[endpoint]) / balance.One; math.Abs(fraction-want[j]) > 1e-6 {
+					t.Errorf("%s sends %f to %v, want %f", name, fraction, s.endpoints[endpoint].Addr, want[j])
 				}
 			}
 		}
 	}
-	return without
+	return withoutDemand
 }

@@ -25,45 +25,45 @@ var shapes = []struct {
 }
 
 func TestShapes(t *testing.T) {
-	for _, shape7 := range shapes {
-		w := shape(shape7.nodes, shape7.endpoints, policy.Zone, policy.AnyNode)
-		rows := w.rows()
-		p := w.problems()[0]
-		shares, slots := w.outcome(&p, byParts, rows), w.outcome(&p, bySlots, rows)
-		t.Logf("%-9s  shares %5.1f %% / %.2f  slots %5.1f %% / %.2f", shape7.name,
+	for _, example := range shapes {
+		s := shape(example.nodes, example.endpoints, policy.Zone, policy.AnyNode)
+		rows := s.rows()
+		p := s.problems()[0]
+		shares, slots := s.outcome(&p, fractionAt, rows), s.outcome(&p, slotsAt, rows)
+		t.Logf("%-9s  shares %5.1f %% / %.2f  slots %5.1f %% / %.2f", example.name,
 			100*shares.sums[0], shares.busiest, 100*slots.sums[0], slots.busiest)
-		for zone := range shape7.nodes {
-			logRow(t, w, rows, nodeIn(zone, 0))
+		for zone := range example.nodes {
+			logZones(t, s, rows, nodeIn(zone, 0))
 		}
-		if math.Abs(shares.sums[0]-shape7.near) > 1e-9 || math.Abs(shares.busiest-shape7.busiest) > 1e-9 {
-			t.Errorf("%s: in-zone share %f, busiest %f; want %f and %f", shape7.name, shares.sums[0], shares.busiest, shape7.near, shape7.busiest)
+		if math.Abs(shares.sums[0]-example.near) > 1e-9 || math.Abs(shares.busiest-example.busiest) > 1e-9 {
+			t.Errorf("%s: in-zone share %f, busiest %f; want %f and %f", example.name, shares.sums[0], shares.busiest, example.near, example.busiest)
 		}
-		if math.Abs(slots.sums[0]-shape7.near) > 0.004 || slots.busiest > shape7.busiest*1.015 {
-			t.Errorf("%s in slots: in-zone share %f, busiest %f; want %f and %f", shape7.name, slots.sums[0], slots.busiest,
-				shape7.near, shape7.busiest)
+		if math.Abs(slots.sums[0]-example.near) > 0.004 || slots.busiest > example.busiest*1.015 {
+			t.Errorf("%s in slots: in-zone share %f, busiest %f; want %f and %f", example.name, slots.sums[0], slots.busiest,
+				example.near, example.busiest)
 		}
 	}
 }
 
 // logZones logs the percentage of a node's connections that go to each zone.
-func logRow(t *testing.T, w *world, rows map[string]row, name string) {
+func logZones(t *testing.T, s *scenario, rows map[string]row, name string) {
 	t.Helper()
-	parts, slots, all, counts := map[string]float64{}, map[string]int{}, 0, map[string]int{}
-	for i, e := range w.endpoints {
-		parts[e.Zone] += 100 * float64(rows[name].Fractions[i]) / balance.One
+	percentages, slots, all, counts := map[string]float64{}, map[string]int{}, 0, map[string]int{}
+	for i, e := range s.endpoints {
+		percentages[e.Zone] += 100 * float64(rows[name].Fractions[i]) / balance.One
 		slots[e.Zone] += rows[name].slots[i]
 		all += rows[name].slots[i]
 		counts[e.Zone]++
 	}
 	for _, zone := range []string{"a", "b", "c", "d", "e"} {
 		if counts[zone] > 0 {
-			t.Logf("    %s → zone %s: %5.1f %%, %4d of %4d slots, %2d endpoints", name, zone, parts[zone], slots[zone], all, counts[zone])
+			t.Logf("    %s → zone %s: %5.1f %%, %4d of %4d slots, %2d endpoints", name, zone, percentages[zone], slots[zone], all, counts[zone])
 		}
 	}
 }
 
 // TestDocumentedExample checks the exact numbers of 6-1-1 with three nodes in each zone.
-func TestExampleOfTheDocumentation(t *testing.T) {
+func TestDocumentedExample(t *testing.T) {
 	rows := shape([]int{3, 3, 3}, []int{6, 1, 1}, policy.Zone, policy.AnyNode).rows()
 	near, far := rows["b-000"].Fractions[6], rows["b-000"].Fractions[0]
 	if near != balance.One/20*9 && math.Abs(float64(near)/balance.One-0.45) > 1e-12 || math.Abs(float64(far)/balance.One-0.55/6) > 1e-12 {
@@ -104,29 +104,29 @@ func compareShares(t *testing.T, got, want balance.Share) {
 }
 
 func TestOutcomes(t *testing.T) {
-	host, zone, region, any := policy.Hostname, policy.Zone, policy.Region, policy.AnyNode
+	host, zone, region, anyNode := policy.Hostname, policy.Zone, policy.Region, policy.AnyNode
 	for name, c := range map[string]struct {
-		world      *world
+		world      *scenario
 		node       string
 		outcome    balance.Outcome
 		near, next int
 	}{
-		"all connections stay":         {shape([]int{2, 2}, []int{2, 2}, zone, any), "a-000", balance.WithinLoadBound, 0, 0},
-		"no endpoint in the zone":      {shape([]int{2, 2}, []int{2, 0}, zone, any), "b-000", balance.NoNearEndpoints, 0, 1},
-		"no endpoint on the node":      {shape([]int{2, 2}, []int{1, 1}, host, zone, any), "a-001", balance.WithinLoadBound, 1, 1},
-		"no near endpoint at two keys": {shape([]int{2, 2}, []int{2, 0}, host, zone, any), "b-001", balance.NoNearEndpoints, 1, 2},
+		"all connections stay":         {shape([]int{2, 2}, []int{2, 2}, zone, anyNode), "a-000", balance.WithinLoadBound, 0, 0},
+		"no endpoint in the zone":      {shape([]int{2, 2}, []int{2, 0}, zone, anyNode), "b-000", balance.NoNearEndpoints, 0, 1},
+		"no endpoint on the node":      {shape([]int{2, 2}, []int{1, 1}, host, zone, anyNode), "a-001", balance.WithinLoadBound, 1, 1},
+		"no near endpoint at two keys": {shape([]int{2, 2}, []int{2, 0}, host, zone, anyNode), "b-001", balance.NoNearEndpoints, 1, 2},
 		"spillover": {
-			shape([]int{2, 2}, []int{3, 1}, zone, any), "b-000", balance.Spillover, 0, 1,
+			shape([]int{2, 2}, []int{3, 1}, zone, anyNode), "b-000", balance.Spillover, 0, 1,
 		},
 		"spillover past a key at the limit": {
-			withDemand(shape([]int{4, 4}, []int{7, 1}, host, zone, any), "b-000", "2"), "b-000", balance.Spillover, 0, 2,
+			withDemand(shape([]int{4, 4}, []int{7, 1}, host, zone, anyNode), "b-000", "2"), "b-000", balance.Spillover, 0, 2,
 		},
-		"only *":                  {shape([]int{2}, []int{2}, any), "a-000", balance.WithinLoadBound, 0, 0},
+		"only *":                  {shape([]int{2}, []int{2}, anyNode), "a-000", balance.WithinLoadBound, 0, 0},
 		"hard keys, all in zone":  {shape([]int{2, 2}, []int{1, 5}, zone), "a-000", balance.WithinLoadBound, 0, 0},
 		"hard keys, none in zone": {shape([]int{2, 2}, []int{1, 0}, zone), "b-000", balance.NoEndpoint, 0, 0},
-		"no endpoint":             {shape([]int{2, 2}, []int{0, 0}, zone, any), "b-000", balance.NoEndpoint, 0, 0},
+		"no endpoint":             {shape([]int{2, 2}, []int{0, 0}, zone, anyNode), "b-000", balance.NoEndpoint, 0, 0},
 		"an unknown node": {
-			shape([]int{2, 2}, []int{3, 1}, zone, any), "unknown", balance.NoNearEndpoints, 0, 1,
+			shape([]int{2, 2}, []int{3, 1}, zone, anyNode), "unknown", balance.NoNearEndpoints, 0, 1,
 		},
 		"hard keys that exceed the bound": {
 			// Zone a is at the limit, and its other nodes have no region.
@@ -144,28 +144,28 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-func withDemand(w *world, name, demand string) *world {
-	w.nodes[name][policy.DemandLabel] = demand
-	return w
+func withDemand(s *scenario, name, demand string) *scenario {
+	s.nodes[name][policy.DemandLabel] = demand
+	return s
 }
 
-func withRegion(w *world, names ...string) *world {
+func withRegion(s *scenario, names ...string) *scenario {
 	for _, name := range names {
-		w.nodes[name][string(policy.Region)] = "r"
+		s.nodes[name][string(policy.Region)] = "r"
 	}
-	return w
+	return s
 }
 
 // TestHardKeysIsolateRegions: changes in another region make no difference here.
 func TestHardKeysIsolateRegions(t *testing.T) {
-	make2 := func(there int) *world {
-		w := shape([]int{4, 4, there}, []int{5, 1, there}, policy.Zone, policy.Region)
-		for name, labels := range w.nodes {
+	newScenario := func(there int) *scenario {
+		s := shape([]int{4, 4, there}, []int{5, 1, there}, policy.Zone, policy.Region)
+		for name, labels := range s.nodes {
 			labels[string(policy.Region)] = map[bool]string{true: "there", false: "here"}[name[0] == 'c']
 		}
-		return w
+		return s
 	}
-	before, after := make2(1).rows(), make2(7).rows()
+	before, after := newScenario(1).rows(), newScenario(7).rows()
 	for name, row := range before {
 		if name[0] != 'c' && (!slices.Equal(row.Fractions[:6], after[name].Fractions[:6]) || !slices.Equal(row.slots[:6], after[name].slots[:6])) {
 			t.Errorf("%s has slots %v, but %v if the other region has more endpoints", name, row.slots, after[name].slots)
@@ -175,16 +175,16 @@ func TestHardKeysIsolateRegions(t *testing.T) {
 
 // TestDemandByClients: with clients in one zone the bound holds for them, and without any clients each node counts 1.
 func TestDemandByClients(t *testing.T) {
-	w := shape([]int{3, 3, 3}, []int{4, 4, 3}, policy.Zone, policy.AnyNode)
-	w.clients = map[string]uint32{"b-000": 5, "b-001": 5, "b-002": 5}
-	p := w.problems()[0]
-	if got := w.outcome(&p, byParts, w.rows()); math.Abs(got.busiest-1.2) > 1e-9 {
+	s := shape([]int{3, 3, 3}, []int{4, 4, 3}, policy.Zone, policy.AnyNode)
+	s.clients = map[string]uint32{"b-000": 5, "b-001": 5, "b-002": 5}
+	p := s.problems()[0]
+	if got := s.outcome(&p, fractionAt, s.rows()); math.Abs(got.busiest-1.2) > 1e-9 {
 		t.Errorf("with all clients in one zone the busiest endpoint has load %f", got.busiest)
 	}
-	plain, none := shape([]int{3, 3, 3}, []int{4, 4, 3}, policy.Zone, policy.AnyNode), *w
-	none.clients = map[string]uint32{"unknown": 3}
+	plain, withoutClients := shape([]int{3, 3, 3}, []int{4, 4, 3}, policy.Zone, policy.AnyNode), *s
+	withoutClients.clients = map[string]uint32{"unknown": 3}
 	for name, row := range plain.rows() {
-		if got := none.rows()[name]; !slices.Equal(got.slots, row.slots) {
+		if got := withoutClients.rows()[name]; !slices.Equal(got.slots, row.slots) {
 			t.Errorf("%s has slots %v without clients, and %v by labels", name, got.slots, row.slots)
 		}
 	}

@@ -106,7 +106,7 @@ func (p *Plan) outline(name string, labels map[string]string) (share Share, r *r
 		if r = &p.byRank[rank]; slices.ContainsFunc(groups, r.hasEndpoints) {
 			share.Rank, allocations = model.Rank(rank), r.allocations(groups)
 			for _, allocation := range allocations {
-				share.describe(allocation.Key, r, allocation.group, allocation.Fraction)
+				share.setKeyResult(allocation.Key, r, allocation.group, allocation.Fraction)
 			}
 			share.setOutcome(r, groups)
 			return share, r, allocations
@@ -220,7 +220,7 @@ func NodeValue(key policy.Key, name string, labels map[string]string) (value str
 }
 
 // setKeyResult sets the result at a key, given the fraction that goes there.
-func (share *Share) describe(k int, r *rankPlan, g int32, fraction uint64) {
+func (share *Share) setKeyResult(k int, r *rankPlan, g int32, fraction uint64) {
 	group, result := &r.groups[g], &share.KeyResults[k]
 	c := &r.components[group.component]
 	result.Fraction, result.Endpoints, result.Demand = fraction, group.endpoints, group.demand
@@ -254,9 +254,9 @@ func (share *Share) setOutcome(r *rankPlan, groups []int32) {
 }
 
 // perMille returns numerator / denominator in per mille, rounded to the nearest number, and up from one half.
-func perMille(some, all uint64) uint64 {
-	high, low := bits.Mul64(some, 1000)
-	low, carry := bits.Add64(low, all/2, 0)
-	quotient, _ := bits.Div64(high+carry, low, all)
+func perMille(numerator, denominator uint64) uint64 {
+	high, low := bits.Mul64(numerator, 1000)
+	low, carry := bits.Add64(low, denominator/2, 0)
+	quotient, _ := bits.Div64(high+carry, low, denominator)
 	return quotient
 }

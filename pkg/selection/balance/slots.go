@@ -31,36 +31,36 @@ const equalityBits = 20
 // not depend on other endpoints, so a change moves few slots.
 func (share *Share) Slots(service model.ObjectName, hashes []uint32) []int {
 	slots := make([]int, len(share.Fractions))
-	heaviest, lightest, sum := uint64(0), uint64(One), uint64(0)
-	for _, weight := range share.Fractions {
-		if weight > 0 {
-			heaviest, lightest, sum = max(heaviest, weight), min(lightest, weight), sum+weight
+	largest, smallest, sum := uint64(0), uint64(One), uint64(0)
+	for _, fraction := range share.Fractions {
+		if fraction > 0 {
+			largest, smallest, sum = max(largest, fraction), min(smallest, fraction), sum+fraction
 		}
 	}
 	if sum == 0 {
 		return slots
 	}
-	equal := heaviest-lightest <= heaviest>>equalityBits
-	quota := share.quota(heaviest, sum)
+	equal := largest-smallest <= largest>>equalityBits
+	quota := share.quota(largest, sum)
 	start := share.offset + mix(service.Hash())
-	for i, weight := range share.Fractions {
+	for i, fraction := range share.Fractions {
 		switch {
-		case weight == 0:
+		case fraction == 0:
 		case equal:
 			slots[i] = 1
 		default:
 			threshold := start + hashes[i]
-			slots[i] = int((mulDiv(quota<<32, weight, heaviest) + uint64(threshold)) >> 32)
+			slots[i] = int((mulDiv(quota<<32, fraction, largest) + uint64(threshold)) >> 32)
 		}
 	}
 	return slots
 }
 
 // quota returns the number of slots of the endpoint with the largest fraction.
-func (share *Share) quota(heaviest, sum uint64) uint64 {
+func (share *Share) quota(largest, sum uint64) uint64 {
 	effectiveNodes := max(minRoundingNodes, share.effectiveNodes)
 	minTotal := (slotsPerEndpoint*minRoundingNodes*share.Endpoints + effectiveNodes - 1) / effectiveNodes
-	high, low := bits.Mul64(min(max(minTotal, minSlots), maxSlots), heaviest)
+	high, low := bits.Mul64(min(max(minTotal, minSlots), maxSlots), largest)
 	quota, rest := bits.Div64(high, low, sum)
 	if rest > 0 {
 		quota++
@@ -93,31 +93,31 @@ func (p *Plan) offset(name string, rank model.Rank) uint32 {
 
 // offsetAmongHosts corrects the sums over the similar nodes of the named node if the hostname is a key: it includes
 // only nodes of the class that host equally many endpoints of the Service.
-func (p *Plan) offsetAmongHosts(name string, class int32, rank model.Rank, hostname int, prefix, total sums) (sums, sums) {
-	hosted := func(g int32) uint64 {
+func (p *Plan) offsetAmongHosts(name string, class int32, rank model.Rank, hostnameKey int, prefix, total sums) (sums, sums) {
+	endpointsOf := func(g int32) uint64 {
 		if g == noGroup {
 			return 0
 		}
 		return p.byRank[rank].groups[g].endpoints
 	}
-	ownCount := hosted(p.endpointClasses.group(hostname, name))
-	if ownCount > 0 {
+	nodeEndpoints := endpointsOf(p.endpointClasses.group(hostnameKey, name))
+	if nodeEndpoints > 0 {
 		prefix, total = sums{}, sums{}
 	}
-	for g := p.endpointClasses.first[hostname]; g < p.endpointClasses.first[hostname+1]; g++ {
+	for g := p.endpointClasses.firstGroup[hostnameKey]; g < p.endpointClasses.firstGroup[hostnameKey+1]; g++ {
 		host := p.endpointClasses.values[g]
 		node, known := p.demand.nodeClasses.nodes[host]
 		if !known || node.class != class {
 			continue
 		}
 		sum := nodeSums(p.demand.demandOf(host, node))
-		switch count := hosted(g); {
-		case ownCount == 0 && count > 0:
+		switch count := endpointsOf(g); {
+		case nodeEndpoints == 0 && count > 0:
 			total.subtract(sum)
 			if host < name {
 				prefix.subtract(sum)
 			}
-		case ownCount > 0 && count == ownCount:
+		case nodeEndpoints > 0 && count == nodeEndpoints:
 			total.add(sum)
 			if host < name {
 				prefix.add(sum)

@@ -48,7 +48,7 @@ type allocation struct {
 }
 
 // firstTarget returns one of the targets, which all have the same rank, or nil if there is none.
-func (d *decision) first() *target {
+func (d *decision) firstTarget() *target {
 	if len(d.allocations) == 0 {
 		return nil
 	}
@@ -62,11 +62,11 @@ type target struct {
 
 	// Connections to the target: in total, and from each zone, region, pair of these, and host.
 	received                                     float64
-	fromZones, fromRegions, fromPairs, fromHosts weights
+	fromZones, fromRegions, fromPairs, fromHosts amountsByLocation
 }
 
 func newTarget(members []int32) *target {
-	return &target{members: members, fromZones: weights{}, fromRegions: weights{}, fromPairs: weights{}, fromHosts: weights{}}
+	return &target{members: members, fromZones: amountsByLocation{}, fromRegions: amountsByLocation{}, fromPairs: amountsByLocation{}, fromHosts: amountsByLocation{}}
 }
 
 // weight returns the fraction of a member.
@@ -184,17 +184,17 @@ func (d *decisions) decisionOf(node *model.Node) *decision {
 			kind[k] = d.values[k].numbers[value]
 		}
 	}
-	known := d.cached[kind]
-	if known == nil {
-		known = d.decide(node)
-		d.cached[kind] = known
+	cached := d.cached[kind]
+	if cached == nil {
+		cached = d.decide(node)
+		d.cached[kind] = cached
 	}
-	return known
+	return cached
 }
 
 func (d *decisions) decide(node *model.Node) *decision {
 	if d.plan != nil {
-		return d.byPlan(node)
+		return d.decideByPlan(node)
 	}
 	view, members := d.viewOf(node.Name)
 	viewpoint := selection.NodeView{Node: *node, Labels: d.labels}
@@ -206,17 +206,17 @@ func (d *decisions) decide(node *model.Node) *decision {
 	if k := slices.Index(d.service.Topology.Keys, policy.Key(choice.Tier)); k >= 0 {
 		decided.keys[k] = 1
 	}
-	name := [2]string{choice.Tier, choice.Reason.Value}
+	targetKey := [2]string{choice.Tier, choice.Reason.Value}
 	switch choice.Tier {
 	case selection.TierAll:
-		name[1] = ""
+		targetKey[1] = ""
 	case selection.TierNode:
-		name[1] = node.Name
+		targetKey[1] = node.Name
 	}
-	t := d.targets[name]
+	t := d.targets[targetKey]
 	if t == nil {
 		t = newTarget(members(choice.Endpoints))
-		d.targets[name] = t
+		d.targets[targetKey] = t
 	}
 	decided.allocations = []allocation{{t, 1}}
 	return decided
@@ -225,13 +225,13 @@ func (d *decisions) decide(node *model.Node) *decision {
 // viewOf returns the endpoints that a node distinguishes: its own, and one of each class of others. members returns all
 // endpoints that the chosen ones stand for, in the same order.
 func (d *decisions) viewOf(node string) (view []model.PortEndpoint, members func(chosen []model.PortEndpoint) []int32) {
-	ownEndpoints := d.hostEndpoints[node]
+	localEndpoints := d.hostEndpoints[node]
 	isOther := func(i int32) bool {
-		_, isOwn := slices.BinarySearch(ownEndpoints, i)
-		return !isOwn
+		_, isLocal := slices.BinarySearch(localEndpoints, i)
+		return !isLocal
 	}
-	view = make([]model.PortEndpoint, 0, len(ownEndpoints)+len(d.classes))
-	for _, i := range ownEndpoints {
+	view = make([]model.PortEndpoint, 0, len(localEndpoints)+len(d.classes))
+	for _, i := range localEndpoints {
 		view = append(view, d.query.Endpoints[i])
 	}
 	classes := make([]int, 0, len(d.classes))
@@ -246,10 +246,10 @@ func (d *decisions) viewOf(node string) (view []model.PortEndpoint, members func
 			switch {
 			case len(chosen) == 0 || chosen[0].Addr != view[i].Addr:
 				continue
-			case i < len(ownEndpoints):
-				all = append(all, ownEndpoints[i])
+			case i < len(localEndpoints):
+				all = append(all, localEndpoints[i])
 			default:
-				for _, member := range d.classes[classes[i-len(ownEndpoints)]] {
+				for _, member := range d.classes[classes[i-len(localEndpoints)]] {
 					if isOther(member) {
 						all = append(all, member)
 					}
@@ -262,7 +262,7 @@ func (d *decisions) viewOf(node string) (view []model.PortEndpoint, members func
 }
 
 // decideByPlan returns a node's decision by the plan.
-func (d *decisions) byPlan(node *model.Node) *decision {
+func (d *decisions) decideByPlan(node *model.Node) *decision {
 	decided := &decision{keys: make([]float64, len(d.keys))}
 	for _, a := range d.plan.Allocations(node.Name, node.Labels) {
 		if a.Fraction == 0 {
@@ -270,14 +270,14 @@ func (d *decisions) byPlan(node *model.Node) *decision {
 		}
 		fraction := float64(a.Fraction) / balance.One
 		decided.keys[a.Key] = fraction
-		decided.allocations = append(decided.allocations, allocation{d.groupOf(a.Group, node.Name), fraction})
+		decided.allocations = append(decided.allocations, allocation{d.targetOf(a.Group, node.Name), fraction})
 	}
 	return decided
 }
 
 // targetOf returns the target for a group of the plan. The node that sends to the group matters only if the group's key
 // is the hostname.
-func (d *decisions) groupOf(group balance.Group, node string) *target {
+func (d *decisions) targetOf(group balance.Group, node string) *target {
 	t := d.groups[group]
 	if t != nil {
 		return t

@@ -69,7 +69,7 @@ const (
 // RefusingNodes are nodes that refuse their connections.
 type RefusingNodes struct {
 	// Count is their number, and WithDemand the number of all nodes with any demand.
-	Count, Total int
+	Count, WithDemand int
 	// First are the names of the first ones, up to MaxNamed.
 	First []string
 	// Reason is the reason that package selection returns for the first one.
@@ -106,23 +106,23 @@ func (sim *Simulator) Distribute(q Query) Distribution {
 		},
 	}
 	acc.out.PlannedWith = acc.decisions.plannedWith
-	sent := routedDemand{hosts: sim.hostsOf(q.Endpoints), byClass: make([]*target, len(classes)), classOf: partition.classOf}
-	for _, host := range sent.hosts {
+	routed := routedDemand{hosts: sim.hostsOf(q.Endpoints), byClass: make([]*target, len(classes)), classOf: partition.classOf}
+	for _, host := range routed.hosts {
 		class := &classes[partition.classOf[host]]
 		class.subtract(demand(host))
-		sent.byHost = append(sent.byHost, acc.send(&sim.nodes[host], host, class, demand(host)))
+		routed.byHost = append(routed.byHost, acc.send(&sim.nodes[host], host, class, demand(host)))
 	}
 	for i := range classes {
 		if class := &classes[i]; class.demandingNodes > 0 { // else only rounding errors are left
-			sent.byClass[i] = acc.send(&model.Node{Labels: sim.nodes[class.node].Labels}, noLocation, class, class.demand)
+			routed.byClass[i] = acc.send(&model.Node{Labels: sim.nodes[class.node].Labels}, noLocation, class, class.demand)
 		}
 	}
 	acc.finish(q.Endpoints)
 	if acc.out.Refused > 0 {
-		acc.out.Refusers = sim.refusingNodes(q, sent, demand)
+		acc.out.Refusers = sim.refusingNodes(q, routed, demand)
 	}
 	if acc.out.Evacuated > 0 {
-		for i, t := range sent.byNode(demand) {
+		for i, t := range routed.byNode(demand) {
 			if t != nil && t.isEvacuated(q.Endpoints) {
 				acc.out.OnlyEvacuated = append(acc.out.OnlyEvacuated, sim.nodes[i].Name)
 			}
@@ -156,9 +156,9 @@ func (r *routedDemand) byNode(demand func(int32) float64) iter.Seq2[int, *target
 	}
 }
 
-func (sim *Simulator) refusingNodes(q Query, sent routedDemand, demand func(int32) float64) (r RefusingNodes) {
-	for i, t := range sent.byNode(demand) {
-		r.Total++
+func (sim *Simulator) refusingNodes(q Query, routed routedDemand, demand func(int32) float64) (r RefusingNodes) {
+	for i, t := range routed.byNode(demand) {
+		r.WithDemand++
 		if t != nil {
 			continue
 		}
@@ -311,7 +311,7 @@ func (a *accumulator) send(node *model.Node, host int32, class *nodeClass, deman
 		t.fromPairs[a.simulator.pairs[[2]int32{class.zone, class.region}]] += amount
 		t.fromHosts[host] += amount
 	}
-	return decided.first()
+	return decided.firstTarget()
 }
 
 // finish divides the connections to each target among its endpoints.
@@ -328,15 +328,15 @@ func (a *accumulator) finish(endpoints []model.PortEndpoint) {
 			fraction := t.weight(m)
 			loc := a.locations[i]
 			a.out.Loads[i] += t.received * fraction
-			zone += t.fromZones.from(loc.zone) * fraction
-			region += t.fromRegions.from(loc.region) * fraction
-			pair += t.fromPairs.from(loc.pair) * fraction
+			zone += t.fromZones.amountFrom(loc.zone) * fraction
+			region += t.fromRegions.amountFrom(loc.region) * fraction
+			pair += t.fromPairs.amountFrom(loc.pair) * fraction
 			if loc.zone == 0 {
 				unknown += fraction
 			}
 			columns[a.simulator.row(loc.zone)] += fraction
 			if loc.node != noLocation {
-				a.stay(loc, t.fromHosts[loc.node]*fraction)
+				a.addLocal(loc, t.fromHosts[loc.node]*fraction)
 			}
 		}
 		a.out.Zone += zone
@@ -368,7 +368,7 @@ func (a *accumulator) finish(endpoints []model.PortEndpoint) {
 
 // addLocal counts connections that stay on the node of an endpoint. They stay in the zone and region, too, even if
 // these are unknown.
-func (a *accumulator) stay(loc location, amount float64) {
+func (a *accumulator) addLocal(loc location, amount float64) {
 	a.out.Node += amount
 	zone, region := a.simulator.zoneOf[loc.node], a.simulator.regionOf[loc.node]
 	if zone > 0 && zone == loc.zone {
@@ -384,9 +384,9 @@ func (a *accumulator) stay(loc location, amount float64) {
 }
 
 // amountsByLocation are amounts by the number of a location. The number 0 means that the location is unknown.
-type weights map[int32]float64
+type amountsByLocation map[int32]float64
 
-func (w weights) from(location int32) float64 {
+func (w amountsByLocation) amountFrom(location int32) float64 {
 	if location == 0 {
 		return 0
 	}

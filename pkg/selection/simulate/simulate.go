@@ -206,20 +206,20 @@ type interner struct {
 }
 
 // number returns the number of a string. A new one gets the next number, the empty one 0.
-func (v *interner) number(text string) int32 {
+func (in *interner) number(text string) int32 {
 	if text == "" {
 		return 0
 	}
-	return v.numberOf(text)
+	return in.numberOf(text)
 }
 
-func (v *interner) numberOf(text string) int32 {
-	if number, known := v.numbers[text]; known {
+func (in *interner) numberOf(text string) int32 {
+	if number, known := in.numbers[text]; known {
 		return number
 	}
-	if v.numbers == nil {
-		v.numbers = map[string]int32{}
+	if in.numbers == nil {
+		in.numbers = map[string]int32{}
 	}
-	v.numbers[text] = int32(len(v.numbers) + 1)
-	return v.numbers[text]
+	in.numbers[text] = int32(len(in.numbers) + 1)
+	return in.numbers[text]
 }

@@ -21,7 +21,7 @@ func TestSourcesOfDemand(t *testing.T) {
 	given := func(*model.Node) float64 { return 1 }
 	clients, nodeDemand := map[string]uint32{"a1": 2}, map[string]float64{"b1": 1}
 	measured := &model.Demand{Zones: map[string]uint32{"a": 1_000_000}}
-	nowhere := &model.Demand{Zones: map[string]uint32{"c": 1_000_000}}
+	unknownZone := &model.Demand{Zones: map[string]uint32{"c": 1_000_000}}
 	for name, c := range map[string]struct {
 		demand          Demand
 		wants           bool
@@ -33,7 +33,7 @@ func TestSourcesOfDemand(t *testing.T) {
 		"clients":                         {nil, false, Query{Clients: clients}, Clients, Clients},
 		"a measurement":                   {nil, false, Query{Measured: measured}, Measured, Labels},
 		"measured, a measurement":         {nil, true, Query{Measured: measured}, Measured, Measured},
-		"measured in zones without nodes": {nil, true, Query{Measured: nowhere}, Labels, Labels},
+		"measured in zones without nodes": {nil, true, Query{Measured: unknownZone}, Labels, Labels},
 		"measured, clients":               {nil, true, Query{Measured: measured, Clients: clients}, Measured, Measured},
 		"a file":                          {given, false, Query{}, Given, Labels},
 		"a file and clients":              {given, false, Query{Clients: clients}, Given, Clients},
@@ -59,15 +59,15 @@ func TestSourcesOfDemand(t *testing.T) {
 // TestAZoneHasTheMeasuredDemand: the nodes of each zone together have exactly the zone's measured demand, although
 // plans round each node's demand.
 func TestAZoneHasTheMeasuredDemand(t *testing.T) {
-	f := New(zonedNodes(), nil)
+	sim := New(zonedNodes(), nil)
 	q := Query{Measured: &model.Demand{
 		Zones: map[string]uint32{"a": 333_333, "b": 1, "": 600_000, "gone": 66_666},
 	}}
-	demands := f.serviceDemandOf(&q)
-	byNode, _ := f.demandByNode(&q, &demands)
+	demands := sim.serviceDemandOf(&q)
+	byNode, _ := sim.demandByNode(&q, &demands)
 	got := map[string]float64{}
 	for node, demand := range maps.All(byNode) {
-		got[f.nodes[node].Labels[string(policy.Zone)]] += demand
+		got[sim.nodes[node].Labels[string(policy.Zone)]] += demand
 	}
 	if diff := cmp.Diff(map[string]float64{"a": 333_333, "b": 1, "": 600_000}, got); diff != "" {
 		t.Errorf("demand of zones (-want +got):\n%s", diff)

@@ -105,15 +105,15 @@ func (table *Table) ZeroCounters(family model.Family) error {
 }
 
 func (table *Table) query(kind int, flags netlink.HeaderFlags, family model.Family, version byte) error {
-	number := byte(unix.NFPROTO_IPV4)
+	nfproto := byte(unix.NFPROTO_IPV4)
 	if family == model.IPv6 {
-		number = unix.NFPROTO_IPV6
+		nfproto = unix.NFPROTO_IPV6
 	}
 	_, err := table.socket.Execute(netlink.Message{
 		Header: netlink.Header{
 			Type: netlink.HeaderType(unix.NFNL_SUBSYS_CTNETLINK<<8 | kind), Flags: netlink.Request | flags,
 		},
-		Data: []byte{number, version, 0, 0},
+		Data: []byte{nfproto, version, 0, 0},
 	})
 	return err
 }
@@ -141,10 +141,10 @@ func (table *Table) TryInsert(c Connection) error {
 func (c Connection) encode() ([]byte, error) {
 	attributes := netlink.NewAttributeEncoder()
 	attributes.ByteOrder = binary.BigEndian
-	attributes.Nested(nl.CTA_TUPLE_ORIG, c.tuple(c.OrigSrc, c.OrigDst))
-	attributes.Nested(nl.CTA_TUPLE_REPLY, c.tuple(c.OrigDst, c.OrigSrc))
+	attributes.Nested(nl.CTA_TUPLE_ORIG, c.encodeTuple(c.OrigSrc, c.OrigDst))
+	attributes.Nested(nl.CTA_TUPLE_REPLY, c.encodeTuple(c.OrigDst, c.OrigSrc))
 	if c.ReplySrc != c.OrigDst {
-		attributes.Nested(attrNATDestination, c.dnat)
+		attributes.Nested(attrNATDestination, c.encodeDNAT)
 	}
 	status := uint32(confirmed)
 	if c.IsReplied {
@@ -164,19 +164,19 @@ func (c Connection) encode() ([]byte, error) {
 		binary.NativeEndian.PutUint64(word, 1<<(c.Label%64))
 		attributes.Bytes(nl.CTA_LABELS, labels)
 	}
-	attributes.Nested(nl.CTA_PROTOINFO, c.state)
+	attributes.Nested(nl.CTA_PROTOINFO, c.encodeState)
 	return attributes.Encode()
 }
 
-func (c Connection) tuple(source, destination netip.AddrPort) func(*netlink.AttributeEncoder) error {
-	from, to := uint16(nl.CTA_IP_V6_SRC), uint16(nl.CTA_IP_V6_DST)
+func (c Connection) encodeTuple(source, destination netip.AddrPort) func(*netlink.AttributeEncoder) error {
+	srcAttr, dstAttr := uint16(nl.CTA_IP_V6_SRC), uint16(nl.CTA_IP_V6_DST)
 	if source.Addr().Is4() {
-		from, to = nl.CTA_IP_V4_SRC, nl.CTA_IP_V4_DST
+		srcAttr, dstAttr = nl.CTA_IP_V4_SRC, nl.CTA_IP_V4_DST
 	}
 	return func(tuple *netlink.AttributeEncoder) error {
 		tuple.Nested(nl.CTA_TUPLE_IP, func(ip *netlink.AttributeEncoder) error {
-			ip.Bytes(from, source.Addr().AsSlice())
-			ip.Bytes(to, destination.Addr().AsSlice())
+			ip.Bytes(srcAttr, source.Addr().AsSlice())
+			ip.Bytes(dstAttr, destination.Addr().AsSlice())
 			return nil
 		})
 		tuple.Nested(nl.CTA_TUPLE_PROTO, func(protocol *netlink.AttributeEncoder) error {
@@ -189,14 +189,14 @@ func (c Connection) tuple(source, destination netip.AddrPort) func(*netlink.Attr
 	}
 }
 
-func (c Connection) dnat(to *netlink.AttributeEncoder) error {
-	minAddr, maxAddr := uint16(attrNATMinIPv6), uint16(attrNATMaxIPv6)
+func (c Connection) encodeDNAT(nat *netlink.AttributeEncoder) error {
+	minAddrAttr, maxAddrAttr := uint16(attrNATMinIPv6), uint16(attrNATMaxIPv6)
 	if c.ReplySrc.Addr().Is4() {
-		minAddr, maxAddr = attrNATMinIPv4, attrNATMaxIPv4
+		minAddrAttr, maxAddrAttr = attrNATMinIPv4, attrNATMaxIPv4
 	}
-	to.Bytes(minAddr, c.ReplySrc.Addr().AsSlice())
-	to.Bytes(maxAddr, c.ReplySrc.Addr().AsSlice())
-	to.Nested(attrNATPorts, func(ports *netlink.AttributeEncoder) error {
+	nat.Bytes(minAddrAttr, c.ReplySrc.Addr().AsSlice())
+	nat.Bytes(maxAddrAttr, c.ReplySrc.Addr().AsSlice())
+	nat.Nested(attrNATPorts, func(ports *netlink.AttributeEncoder) error {
 		ports.Uint16(attrMinPort, c.ReplySrc.Port())
 		ports.Uint16(attrMaxPort, c.ReplySrc.Port())
 		return nil
@@ -204,7 +204,7 @@ func (c Connection) dnat(to *netlink.AttributeEncoder) error {
 	return nil
 }
 
-func (c Connection) state(info *netlink.AttributeEncoder) error {
+func (c Connection) encodeState(info *netlink.AttributeEncoder) error {
 	switch c.Protocol {
 	case model.TCP:
 		info.Nested(nl.CTA_PROTOINFO_TCP, func(tcp *netlink.AttributeEncoder) error {

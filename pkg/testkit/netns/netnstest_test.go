@@ -36,7 +36,7 @@ func TestNamespaceIsIsolated(t *testing.T) {
 	}
 }
 
-func TestSocketsOfANamespaceReachItsLoopback(t *testing.T) {
+func TestDoReachesLoopback(t *testing.T) {
 	namespace := New(t)
 	namespace.Do(func() {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -77,7 +77,7 @@ const maxFindings = 21
 
 func checkFindings(t *testing.T, kind string, name model.ObjectName, findings []model.Finding) {
 	t.Helper()
-	skipped := 0
+	ignored := 0
 	for _, finding := range findings {
 		if finding.Kind != kind || finding.Name != name || finding.Reason == "" || !slices.Contains(model.FindingCodes, finding.Code) {
 			t.Errorf("unexpected finding of %s %s: %+v", kind, name, finding)
@@ -85,15 +85,15 @@ func checkFindings(t *testing.T, kind string, name model.ObjectName, findings []
 		if finding.Code != model.PartiallyIgnored {
 			continue // for an annotation every error is reported
 		}
-		skipped++
+		ignored++
 		for _, text := range []string{finding.Field, finding.Reason} {
 			if strings.ContainsAny(text, "\n\r\x1b") || len(text) > sanitize.MaxShort+len("...") {
 				t.Errorf("unsafe or too long text: %q", text)
 			}
 		}
 	}
-	if skipped > maxFindings {
-		t.Errorf("got %d findings of ignored parts, want at most 21", skipped)
+	if ignored > maxFindings {
+		t.Errorf("got %d findings of ignored parts, want at most 21", ignored)
 	}
 }
 

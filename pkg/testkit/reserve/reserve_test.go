@@ -19,9 +19,9 @@ import (
 func TestReservedPortIsNotAssigned(t *testing.T) {
 	for _, host := range []string{"127.0.0.1", "::", "::1"} {
 		t.Run(host, func(t *testing.T) {
-			netns := netns.New(t)
-			netns.Exec("sysctl", "-q", "-w", "net.ipv4.ip_local_port_range=40000 40001")
-			netns.Do(func() { expectNotAssigned(t, netip.MustParseAddr(host)) })
+			namespace := netns.New(t)
+			namespace.Exec("sysctl", "-q", "-w", "net.ipv4.ip_local_port_range=40000 40001")
+			namespace.Do(func() { expectNotAssigned(t, netip.MustParseAddr(host)) })
 		})
 	}
 }

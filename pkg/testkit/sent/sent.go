@@ -43,8 +43,8 @@ var operations = map[string]string{
 }
 
 func (c countedTransport) RoundTrip(request *http.Request) (*http.Response, error) {
-	operation, writes := operations[request.Method]
-	if writes && slices.Contains(strings.Split(request.URL.Path, "/"), c.writes.resource) {
+	operation, isWrite := operations[request.Method]
+	if isWrite && slices.Contains(strings.Split(request.URL.Path, "/"), c.writes.resource) {
 		c.writes.mutex.Lock()
 		c.writes.counts[operation]++
 		c.writes.mutex.Unlock()

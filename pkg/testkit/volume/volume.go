@@ -31,7 +31,7 @@ func (v *Volume) Path(file string) string { return filepath.Join(v.Dir, file) }
 // Write replaces all files atomically.
 func (v *Volume) Write(t testing.TB, files map[string][]byte) {
 	t.Helper()
-	before := v.version()
+	previous := v.version()
 	v.versions++
 	must.Succeed(t, os.MkdirAll(v.Path(v.version()), 0o700))
 	for name, text := range files {
@@ -44,7 +44,7 @@ func (v *Volume) Write(t testing.TB, files map[string][]byte) {
 			must.Succeed(t, os.Symlink(filepath.Join("..data", name), v.Path(name)))
 		}
 	}
-	must.Succeed(t, os.RemoveAll(v.Path(before)))
+	must.Succeed(t, os.RemoveAll(v.Path(previous)))
 }
 
 // version returns the folder of the current files.

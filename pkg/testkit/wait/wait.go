@@ -52,11 +52,11 @@ func Equal[T any](t testing.TB, what string, want T, value func() T) {
 }
 
 // Receive waits for a value from a channel. After Timeout it ends the test.
-func Receive[T any](t testing.TB, what string, from <-chan T) T {
+func Receive[T any](t testing.TB, what string, ch <-chan T) T {
 	t.Helper()
 	var value T
 	select {
-	case value = <-from:
+	case value = <-ch:
 	case <-time.After(Timeout):
 		t.Fatalf("after %s, not yet: %s", Timeout, what)
 	}

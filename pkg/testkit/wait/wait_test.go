@@ -36,7 +36,7 @@ func TestPollDelay(t *testing.T) {
 }
 
 func TestTimeoutMessage(t *testing.T) {
-	for want, begin := range map[string]func(testing.TB){
+	for want, waitFor := range map[string]func(testing.TB){
 		"after 1s, not yet: the end":          func(t testing.TB) { wait.Within(t, time.Second, "the end", func() bool { return false }) },
 		"after 2m0s, not yet: the end":        func(t testing.TB) { wait.Until(t, "the end", func() bool { return false }) },
 		"after 2m0s, not yet: the end: never": func(t testing.TB) { wait.Success(t, "the end", func() error { return errors.New("never") }) },
@@ -46,7 +46,7 @@ func TestTimeoutMessage(t *testing.T) {
 		t.Run(want, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := &failingTB{TB: t}
-				if begin(f); !strings.HasPrefix(f.message, want) {
+				if waitFor(f); !strings.HasPrefix(f.message, want) {
 					t.Errorf("ended with %q", f.message)
 				}
 			})

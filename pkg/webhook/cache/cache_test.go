@@ -28,13 +28,13 @@ type fakeCluster struct {
 	namespaces, nodes *controllertest.FakeInformer
 }
 
-// byKind returns the informer of each kind.
-type byKind struct {
+// informersByKind returns the informer of each kind.
+type informersByKind struct {
 	cache.Informers
 	informers map[string]*controllertest.FakeInformer
 }
 
-func (b byKind) GetInformer(_ context.Context, obj client.Object, _ ...cache.InformerGetOption) (cache.Informer, error) {
+func (b informersByKind) GetInformer(_ context.Context, obj client.Object, _ ...cache.InformerGetOption) (cache.Informer, error) {
 	if _, ok := obj.(*metav1.PartialObjectMetadata); !ok {
 		return nil, fmt.Errorf("%T is not PartialObjectMetadata", obj)
 	}
@@ -50,7 +50,7 @@ var errNoInformer = errors.New("no such informer")
 func newFakeCluster(t *testing.T) fakeCluster {
 	t.Helper()
 	namespaces, nodes := controllertest.NewFakeInformer(), controllertest.NewFakeInformer()
-	c, err := NewCache(t.Context(), byKind{informers: map[string]*controllertest.FakeInformer{"Namespace": namespaces, "Node": nodes}})
+	c, err := NewCache(t.Context(), informersByKind{informers: map[string]*controllertest.FakeInformer{"Namespace": namespaces, "Node": nodes}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func TestNamespaceIsCachedBeforeTheListIsComplete(t *testing.T) {
 	}
 }
 
-func TestANamespaceIsCachedFromItsCreationToItsDeletion(t *testing.T) {
+func TestNamespaceFollowsChanges(t *testing.T) {
 	c := newListedCluster(t)
 	shop := object("Namespace", "shop", "team", "a")
 	c.namespaces.Add(shop)
@@ -207,12 +207,12 @@ func TestNodeSnapshotFollowsChanges(t *testing.T) {
 
 func TestHeartbeatsReuseTheSnapshot(t *testing.T) {
 	c := newListedCluster(t)
-	before := inZone("node-1", "a")
-	c.nodes.Add(before)
+	original := inZone("node-1", "a")
+	c.nodes.Add(original)
 	snapshot := c.Nodes()
 	heartbeat := inZone("node-1", "a")
 	heartbeat.ResourceVersion = "2"
-	c.nodes.Update(before, heartbeat)
+	c.nodes.Update(original, heartbeat)
 	if c.Nodes() != snapshot {
 		t.Error("a heartbeat created a new snapshot")
 	}
@@ -224,9 +224,9 @@ func TestHeartbeatsReuseTheSnapshot(t *testing.T) {
 func TestConcurrentReadsAndUpdates(t *testing.T) {
 	c := newListedCluster(t)
 	ctx, stop := context.WithCancel(t.Context())
-	read := make(chan struct{})
+	readerDone := make(chan struct{})
 	go func() {
-		defer close(read)
+		defer close(readerDone)
 		for ctx.Err() == nil {
 			if nodes := c.Nodes(); nodes.Zones() > 2 || c.Namespace("shop").IsLoaded && nodes == nil {
 				t.Error("more than two zones, or no snapshot")
@@ -241,7 +241,7 @@ func TestConcurrentReadsAndUpdates(t *testing.T) {
 		c.namespaces.Delete(object("Namespace", "shop"))
 	}
 	stop()
-	<-read
+	<-readerDone
 }
 
 func TestKeepMetadataStripsObjects(t *testing.T) {
@@ -267,7 +267,7 @@ func TestKeepMetadataStripsObjects(t *testing.T) {
 func TestNewCacheFailsWithoutInformer(t *testing.T) {
 	namespaces := map[string]*controllertest.FakeInformer{"Namespace": controllertest.NewFakeInformer()}
 	for kind, informers := range map[string]map[string]*controllertest.FakeInformer{"Namespaces": nil, "Nodes": namespaces} {
-		_, err := NewCache(t.Context(), byKind{informers: informers})
+		_, err := NewCache(t.Context(), informersByKind{informers: informers})
 		if !errors.Is(err, errNoInformer) || !strings.Contains(err.Error(), "watch metadata of "+kind) {
 			t.Errorf("NewCache() = %v", err)
 		}

@@ -28,11 +28,11 @@ func (c *Cache) FollowDemand(ctx context.Context, config *rest.Config, namespace
 	var observed lease.Observed
 	logged := ""
 	for {
-		read, err := lease.Get(ctx, client.RESTClient(), namespace, servicedemand.LeaseName)
+		renewal, err := lease.Get(ctx, client.RESTClient(), namespace, servicedemand.LeaseName)
 		switch {
 		case err == nil:
 			logged = ""
-			observed.Observe(time.Now(), read)
+			observed.Observe(time.Now(), renewal)
 			c.noDemand.Store(!observed.IsFresh(servicedemand.FreshFor))
 		case err.Error() != logged && ctx.Err() == nil: // once, not with every request
 			logged = err.Error()

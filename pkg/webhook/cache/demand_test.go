@@ -90,9 +90,9 @@ func TestFollowDemandReadsTheLease(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Errorf("FollowDemand() = %v", err)
 		}
-		passed := 5 + 2 + 5 + 2 + 2 + 120 + 2 + 58 + 4 + 5
-		if requests := server.requests.Load(); requests < int64(passed) || requests > int64(passed)+1 {
-			t.Errorf("%d requests in %d minutes", requests, passed)
+		minutes := 5 + 2 + 5 + 2 + 2 + 120 + 2 + 58 + 4 + 5
+		if requests := server.requests.Load(); requests < int64(minutes) || requests > int64(minutes)+1 {
+			t.Errorf("%d requests in %d minutes", requests, minutes)
 		}
 		if count := strings.Count(log.String(), "failed to read the demand Lease"); count != 4 {
 			t.Errorf("%d log lines about failed reads, want one for each outage:\n%s", count, log)

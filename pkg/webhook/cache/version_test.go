@@ -37,7 +37,7 @@ func (v *versionServer) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func (v *versionServer) set(response string) { v.response.Store(&response) }
 
-func TestTheVersionIsPolledUntilItIsAvailableAndAfter(t *testing.T) {
+func TestFollowVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, server, log := newFakeCluster(t), &versionServer{}, &logs.Log{}
 		ctx, stop := context.WithCancel(t.Context())

@@ -28,9 +28,9 @@ func (s *SelfSigned) secretName() string {
 // readSecret reads the Secret from the API server, not from a cache that may lag behind. It returns nil if there is
 // none.
 func (s *SelfSigned) readSecret(ctx context.Context) (*corev1.Secret, error) {
-	request, cancel := context.WithTimeout(ctx, requestTimeout)
+	requestCtx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	secret, err := s.secrets.Get(request, s.settings.Secret, metav1.GetOptions{})
+	secret, err := s.secrets.Get(requestCtx, s.settings.Secret, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		secret, err = nil, nil
 	}
@@ -39,18 +39,18 @@ func (s *SelfSigned) readSecret(ctx context.Context) (*corev1.Secret, error) {
 
 // writeSecret updates the Secret after a step, and keeps other keys in it. It returns false without an error if the
 // Secret has changed in the meantime.
-func (s *SelfSigned) writeSecret(ctx context.Context, do action, seen view, secret *corev1.Secret) (isWritten bool, err error) {
-	request, cancel := context.WithTimeout(ctx, requestTimeout)
+func (s *SelfSigned) writeSecret(ctx context.Context, act action, seen view, secret *corev1.Secret) (isWritten bool, err error) {
+	requestCtx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	var data map[string][]byte
-	next, err := seen.contentAfter(do, s.settings)
+	next, err := seen.contentAfter(act, s.settings)
 	if err == nil {
 		data, err = next.data()
 	}
 	switch {
 	case err != nil:
 	case secret == nil:
-		_, err = s.secrets.Create(request, &corev1.Secret{
+		_, err = s.secrets.Create(requestCtx, &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Name: s.settings.Secret, Namespace: s.settings.Namespace}, Type: corev1.SecretTypeTLS, Data: data,
 		}, metav1.CreateOptions{})
 	default:
@@ -58,7 +58,7 @@ func (s *SelfSigned) writeSecret(ctx context.Context, do action, seen view, secr
 			secret.Data = map[string][]byte{}
 		}
 		maps.Copy(secret.Data, data)
-		_, err = s.secrets.Update(request, secret, metav1.UpdateOptions{})
+		_, err = s.secrets.Update(requestCtx, secret, metav1.UpdateOptions{})
 	}
 	if apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) || secret != nil && apierrors.IsNotFound(err) {
 		return false, nil
@@ -128,7 +128,7 @@ func (s *SelfSigned) readConfiguration(ctx context.Context, resource, name strin
 // patch writes the Secret's CAs into a configuration. It returns false without an error if the configuration has
 // changed in the meantime.
 func (s *SelfSigned) patch(ctx context.Context, seen configuration, trusted bundle) (isWritten bool, err error) {
-	request, cancel := context.WithTimeout(ctx, requestTimeout)
+	requestCtx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	type operation struct { // of a JSON patch (RFC 6902)
 		Op    string `json:"op"`
@@ -145,7 +145,7 @@ func (s *SelfSigned) patch(ctx context.Context, seen configuration, trusted bund
 		return false, fmt.Errorf("encode patch: %w", err)
 	}
 	name := s.settings.configurationNames()[seen.resource]
-	err = s.webhooks.Patch(types.JSONPatchType).Resource(seen.resource).Name(name).Body(body).Do(request).Error()
+	err = s.webhooks.Patch(types.JSONPatchType).Resource(seen.resource).Name(name).Body(body).Do(requestCtx).Error()
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return false, nil
 	}

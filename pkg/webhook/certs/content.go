@@ -91,9 +91,9 @@ func (c *content) data() (map[string][]byte, error) {
 }
 
 // encode returns the PEM of some blocks; nil if there are none.
-func encode(kind string, blocks ...[]byte) (text []byte) {
+func encode(blockType string, blocks ...[]byte) (text []byte) {
 	for _, block := range blocks {
-		text = append(text, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: block})...)
+		text = append(text, pem.EncodeToMemory(&pem.Block{Type: blockType, Bytes: block})...)
 	}
 	return text
 }

@@ -80,15 +80,15 @@ func (v view) secretStep(settings Settings) step {
 		expired := v.content.leaf.Leaf.NotAfter.Add(time.Second)
 		return step{action: pause, reason: reason + "; API servers may not trust the new CA yet", until: minTime(settledAt, expired)}
 	}
-	next := minTime(renewalTime(v.content.signer.Certificate, settings.CA), renewalTime(v.content.leaf.Leaf, settings.Leaf))
+	nextRenewal := minTime(renewalTime(v.content.signer.Certificate, settings.CA), renewalTime(v.content.leaf.Leaf, settings.Leaf))
 	if len(v.content.trusted) > 1 {
-		unneeded := v.content.olderValidUntil(settings)
-		if v.now.After(unneeded) {
+		olderExpiry := v.content.olderValidUntil(settings)
+		if v.now.After(olderExpiry) {
 			return step{action: dropOlderCAs, reason: "all certificates of older CAs have expired"}
 		}
-		next = minTime(next, unneeded.Add(time.Second))
+		nextRenewal = minTime(nextRenewal, olderExpiry.Add(time.Second))
 	}
-	return step{action: pause, reason: "nothing is due", until: next}
+	return step{action: pause, reason: "nothing is due", until: nextRenewal}
 }
 
 // renewalTime returns when a certificate is renewed: when a third of a lifetime is left. Its own validity period does
@@ -179,13 +179,13 @@ func (c *content) olderValidUntil(settings Settings) time.Time {
 }
 
 // contentAfter returns the content of the Secret after a step.
-func (v view) contentAfter(do action, settings Settings) (*content, error) {
+func (v view) contentAfter(act action, settings Settings) (*content, error) {
 	var next content
 	if v.content != nil {
 		next = *v.content
 	}
 	var err error
-	switch do {
+	switch act {
 	case createSecret, addCA:
 		if next.signer, err = newAuthority(v.now, settings.CA); err != nil {
 			return nil, err

@@ -39,8 +39,8 @@ func TestDecide(t *testing.T) {
 	rotating := content{trusted: bundle{ca.Certificate, old.Certificate}, signer: ca, leaf: oldLeaf}
 	rotated := content{trusted: rotating.trusted, signer: ca, leaf: leaf}
 	settled := content{trusted: bundle{ca.Certificate}, signer: ca, leaf: leaf}
-	fresh, freshLeaf := newPair(t, testTime.Add(-20*day))
-	early := content{trusted: bundle{ca.Certificate, fresh.Certificate}, signer: ca, leaf: freshLeaf}
+	previousCA, previousLeaf := newPair(t, testTime.Add(-20*day))
+	early := content{trusted: bundle{ca.Certificate, previousCA.Certificate}, signer: ca, leaf: previousLeaf}
 
 	for name, c := range map[string]struct {
 		view   view
@@ -62,7 +62,7 @@ func TestDecide(t *testing.T) {
 			want: []action{issueLeaf}, reason: "no certificate with its key",
 		},
 		"the Secret has the certificate of another CA": {
-			view: view{now: testTime, content: &content{trusted: settled.trusted, signer: ca, leaf: freshLeaf}, configurations: trusting(nil)},
+			view: view{now: testTime, content: &content{trusted: settled.trusted, signer: ca, leaf: previousLeaf}, configurations: trusting(nil)},
 			want: []action{patchBundle, issueLeaf}, reason: "the certificate cannot be used",
 		},
 		"nothing is due": {
@@ -86,7 +86,7 @@ func TestDecide(t *testing.T) {
 			want: []action{addCA}, reason: "the CA cannot be used: expired at",
 		},
 		"a new CA is not trusted": {
-			view: view{now: testTime, content: &early, configurations: trusting(bundle{fresh.Certificate})},
+			view: view{now: testTime, content: &early, configurations: trusting(bundle{previousCA.Certificate})},
 			want: []action{patchBundle, pause}, reason: "an older CA issued the certificate; API servers may not", until: testTime.Add(10*day + time.Second),
 		},
 		"a new CA is trusted, but has not settled": {
@@ -154,8 +154,8 @@ func TestTrustObserve(t *testing.T) {
 	old, _ := newPair(t, testTime)
 	ca, leaf := newPair(t, testTime)
 	current := &content{trusted: bundle{ca.Certificate, old.Certificate}, signer: ca, leaf: leaf}
-	both, other := trusting(current.trusted), trusting(bundle{old.Certificate})
-	before := trust{ca.Certificate, testTime}
+	both, onlyOld := trusting(current.trusted), trusting(bundle{old.Certificate})
+	initial := trust{ca.Certificate, testTime}
 	later := testTime.Add(time.Second)
 	for name, c := range map[string]struct {
 		content        *content
@@ -163,7 +163,7 @@ func TestTrustObserve(t *testing.T) {
 		want           time.Time
 	}{
 		"all still trust it":               {current, append(both, both...), testTime},
-		"one does not":                     {current, append(both, other...), time.Time{}},
+		"one does not":                     {current, append(both, onlyOld...), time.Time{}},
 		"one cannot be read":               {current, append(both, configuration{unknown: true}), time.Time{}},
 		"another CA signs":                 {&content{trusted: current.trusted, signer: old}, both, later},
 		"there is no CA that signs":        {&content{trusted: current.trusted}, both, time.Time{}},
@@ -171,7 +171,7 @@ func TestTrustObserve(t *testing.T) {
 		"there is no configuration at all": {current, nil, testTime},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := before.observe(later, c.content, c.configurations).since; !got.Equal(c.want) {
+			if got := initial.observe(later, c.content, c.configurations).since; !got.Equal(c.want) {
 				t.Errorf("since %s, want %s", got, c.want)
 			}
 		})

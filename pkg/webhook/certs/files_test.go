@@ -19,29 +19,29 @@ const waitTimeout = 60 * time.Second
 
 func discardLog() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// observed records the calls of an Observer.
-type observed struct {
+// recordingObserver records the calls of an Observer.
+type recordingObserver struct {
 	mu     sync.Mutex
 	leaves []time.Time
 	failed []string
 }
 
-func (o *observed) CertificateExpires(at time.Time) {
+func (o *recordingObserver) CertificateExpires(at time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.leaves = append(o.leaves, at)
 }
 
-func (o *observed) AuthorityExpires(time.Time) {}
+func (o *recordingObserver) AuthorityExpires(time.Time) {}
 
-func (o *observed) CertificateFailed(_ Operation, err error) {
+func (o *recordingObserver) CertificateFailed(_ Operation, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.failed = append(o.failed, err.Error())
 }
 
-// failures returns how many of the reported failures contain a text.
-func (o *observed) failures(text string) (count int) {
+// failureCount returns how many of the reported failures contain a text.
+func (o *recordingObserver) failureCount(text string) (count int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, failed := range o.failed {
@@ -52,7 +52,7 @@ func (o *observed) failures(text string) (count int) {
 	return count
 }
 
-func (o *observed) served() int {
+func (o *recordingObserver) servedCount() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return len(o.leaves)
@@ -60,15 +60,15 @@ func (o *observed) served() int {
 
 // mounted is a folder as the kubelet mounts a Secret: files are links through ..data, which an update replaces.
 type mounted struct {
-	t   *testing.T
-	dir string
-	now int
+	t        *testing.T
+	dir      string
+	versions int
 }
 
 func (m *mounted) update(certificate, key []byte) {
 	m.t.Helper()
-	m.now++
-	version := filepath.Join(m.dir, "..version"+string(rune('a'+m.now)))
+	m.versions++
+	version := filepath.Join(m.dir, "..version"+string(rune('a'+m.versions)))
 	must(m.t, os.Mkdir(version, 0o700))
 	must(m.t, os.WriteFile(filepath.Join(version, "tls.crt"), certificate, 0o600))
 	must(m.t, os.WriteFile(filepath.Join(version, "tls.key"), key, 0o600))
@@ -107,7 +107,7 @@ func TestFilesReloadsChangedPair(t *testing.T) {
 	folder := &mounted{t: t, dir: t.TempDir()}
 	first, certificate, key := pair(t, time.Now())
 	folder.update(certificate, key)
-	reported := &observed{}
+	reported := &recordingObserver{}
 	files, err := NewFiles(t.Context(), FilesSettings{
 		Certificate: folder.path("tls.crt"), Key: folder.path("tls.key"), Interval: 100 * time.Millisecond, Log: discardLog(), Observer: reported,
 	})
@@ -119,8 +119,8 @@ func TestFilesReloadsChangedPair(t *testing.T) {
 		got, err := files.GetCertificate(nil)
 		return err == nil && got.Leaf.Equal(want.Leaf)
 	}
-	if !serves(first) || reported.served() != 1 {
-		t.Fatalf("the first pair is not served, or the observer was notified %d times", reported.served())
+	if !serves(first) || reported.servedCount() != 1 {
+		t.Fatalf("the first pair is not served, or the observer was notified %d times", reported.servedCount())
 	}
 
 	second, certificate, key := pair(t, time.Now())
@@ -129,16 +129,16 @@ func TestFilesReloadsChangedPair(t *testing.T) {
 
 	_, otherCertificate, _ := pair(t, time.Now())
 	folder.update(otherCertificate, key)
-	wait.Until(t, "the failure of a mismatched key", func() bool { return reported.failures("does not match") > 0 })
+	wait.Until(t, "the failure of a mismatched key", func() bool { return reported.failureCount("does not match") > 0 })
 	if !serves(second) {
 		t.Error("the previous pair is no longer served")
 	}
 
 	_, certificate, key = pair(t, time.Now().Add(-100*day))
-	before := reported.served()
+	servedBefore := reported.servedCount()
 	folder.update(certificate, key)
-	wait.Until(t, "the failure of the pair that has expired", func() bool { return reported.failures("expired at") > 0 })
-	if !serves(second) || reported.served() != before {
+	wait.Until(t, "the failure of the pair that has expired", func() bool { return reported.failureCount("expired at") > 0 })
+	if !serves(second) || reported.servedCount() != servedBefore {
 		t.Error("an expired pair replaced a valid one")
 	}
 
@@ -162,7 +162,7 @@ func TestNewFilesRejectsUnusablePair(t *testing.T) {
 	for name, path := range map[string]string{"files that do not match": folder.path("tls.crt"), "a missing file": folder.path("none")} {
 		t.Run(name, func(t *testing.T) {
 			_, err := NewFiles(t.Context(), FilesSettings{
-				Certificate: path, Key: folder.path("tls.key"), Log: discardLog(), Observer: &observed{},
+				Certificate: path, Key: folder.path("tls.key"), Log: discardLog(), Observer: &recordingObserver{},
 			})
 			if err == nil {
 				t.Error("NewFiles returned no error")
@@ -175,7 +175,7 @@ func TestNewFilesServesExpiredPair(t *testing.T) {
 	folder := &mounted{t: t, dir: t.TempDir()}
 	_, certificate, key := pair(t, time.Now().Add(-100*day))
 	folder.update(certificate, key)
-	reported := &observed{}
+	reported := &recordingObserver{}
 	files, err := NewFiles(t.Context(), FilesSettings{
 		Certificate: folder.path("tls.crt"), Key: folder.path("tls.key"), Log: discardLog(), Observer: reported,
 	})
@@ -183,7 +183,7 @@ func TestNewFilesServesExpiredPair(t *testing.T) {
 	if got, err := files.GetCertificate(nil); err != nil || got.Leaf.NotAfter.After(time.Now()) {
 		t.Errorf("served: %v, %v; want the expired certificate, because there is no other", got, err)
 	}
-	if reported.failures("expired at") != 1 || reported.served() != 1 {
-		t.Errorf("%d failures and %d certificates were reported, want one of each", reported.failures("expired at"), reported.served())
+	if reported.failureCount("expired at") != 1 || reported.servedCount() != 1 {
+		t.Errorf("%d failures and %d certificates were reported, want one of each", reported.failureCount("expired at"), reported.servedCount())
 	}
 }

@@ -43,8 +43,8 @@ type SelfSigned struct {
 	failures failures
 
 	// Only Run uses these.
-	trust trust
-	errs  string // the last logged errors of the Secret
+	trust      trust
+	loggedErrs string // the last logged errors of the Secret
 }
 
 // NewSelfSigned returns a certificate that is stored in the cluster of a client configuration. It sends no request yet.
@@ -166,10 +166,10 @@ func (s *SelfSigned) serve(now time.Time, content *content) {
 // logErrors logs the problems of the Secret when they change.
 func (s *SelfSigned) logErrors(errs []string) {
 	text := strings.Join(errs, "; ")
-	if text != s.errs && text != "" {
+	if text != s.loggedErrs && text != "" {
 		s.settings.Log.Warn("certificates: replacing unusable content of the Secret",
 			"secret", s.secretName(), "errors", text)
 		s.settings.Observer.CertificateFailed(UseSecret, fmt.Errorf("use %s: %s", s.secretName(), text))
 	}
-	s.errs = text
+	s.loggedErrs = text
 }

@@ -11,8 +11,8 @@ import (
 // A simulated cluster: one Secret, two configurations, and replicas. Each read and write of a replica is a step of its
 // own, so that all interleavings occur. A replica may be killed between two steps, or pause for days and then continue.
 
-// sabotage are faults in the algorithm. The simulation must detect each.
-type sabotage struct {
+// faultSet are faults in the algorithm. The simulation must detect each.
+type faultSet struct {
 	skipVersionCheck bool // patches do not test the version
 	noTrustDelay     bool // a certificate is served as soon as its CA is trusted
 	dropCAsEarly     bool // older CAs are dropped at once
@@ -26,7 +26,7 @@ type simulation struct {
 	rng      *rand.Rand
 	now      time.Time
 	settings Settings
-	sabotage sabotage
+	faults   faultSet
 	chances  chances
 
 	secret         *simulatedSecret
@@ -36,7 +36,7 @@ type simulation struct {
 	allTrusted bool // set once all replicas were trusted; from then on they always must be
 	violation  string
 	verified   map[string]*verification
-	authority  map[string]bool // every CA that ever signed
+	signers    map[string]bool // every CA that ever signed
 }
 
 type simulatedSecret struct{ data map[string][]byte }
@@ -83,134 +83,134 @@ type simulatedView struct {
 	bundle        string
 }
 
-func newSimulation(t *testing.T, seed uint64, sabotage sabotage, chances chances) *simulation {
-	w := &simulation{
-		t: t, rng: rand.New(rand.NewPCG(seed, 1)), now: time.Unix(1_800_000_000, 0), sabotage: sabotage, chances: chances,
+func newSimulation(t *testing.T, seed uint64, faults faultSet, chances chances) *simulation {
+	s := &simulation{
+		t: t, rng: rand.New(rand.NewPCG(seed, 1)), now: time.Unix(1_800_000_000, 0), faults: faults, chances: chances,
 		settings: Settings{Names: ServiceNames("webhook", "system"), CA: 24 * time.Hour, Leaf: 8 * time.Hour, TrustDelay: time.Minute},
-		verified: map[string]*verification{}, authority: map[string]bool{},
+		verified: map[string]*verification{}, signers: map[string]bool{},
 	}
-	if sabotage.noTrustDelay {
-		w.settings.TrustDelay = 0
+	if faults.noTrustDelay {
+		s.settings.TrustDelay = 0
 	}
 	for _, name := range []string{"mutating", "validating"} {
-		w.configurations = append(w.configurations, &simulatedConfiguration{name: name, history: []bundleVersion{{}}})
+		s.configurations = append(s.configurations, &simulatedConfiguration{name: name, history: []bundleVersion{{}}})
 	}
 	for range 3 {
-		w.replicas = append(w.replicas, &replica{})
+		s.replicas = append(s.replicas, &replica{})
 	}
-	return w
+	return s
 }
 
 // run simulates a number of steps. It returns early when a guarantee is violated.
-func (w *simulation) run(steps int) {
+func (s *simulation) run(steps int) {
 	for range steps {
-		w.advanceClock()
-		r := w.replicas[w.rng.IntN(len(w.replicas))]
+		s.advanceClock()
+		r := s.replicas[s.rng.IntN(len(s.replicas))]
 		switch {
-		case w.now.Before(r.pausedUntil):
-		case w.happens(w.chances.crash):
+		case s.now.Before(r.pausedUntil):
+		case s.happens(s.chances.crash):
 			*r = replica{}
-		case w.happens(w.chances.pause):
-			r.pausedUntil = w.now.Add(randomDuration(w.rng, 5*time.Hour))
-		case w.happens(w.chances.reset):
-			w.configurations[w.rng.IntN(2)].record(w.now, []string{"", "nonsense"}[w.rng.IntN(2)], true)
+		case s.happens(s.chances.pause):
+			r.pausedUntil = s.now.Add(randomDuration(s.rng, 5*time.Hour))
+		case s.happens(s.chances.reset):
+			s.configurations[s.rng.IntN(2)].record(s.now, []string{"", "nonsense"}[s.rng.IntN(2)], true)
 		default:
-			w.stepReplica(r)
+			s.stepReplica(r)
 		}
-		if w.check(); w.violation != "" {
+		if s.check(); s.violation != "" {
 			return
 		}
 	}
 }
 
-func (w *simulation) happens(chance int) bool { return w.rng.IntN(1000) < chance }
+func (s *simulation) happens(chance int) bool { return s.rng.IntN(1000) < chance }
 
 func randomDuration(rng *rand.Rand, limit time.Duration) time.Duration {
 	return time.Duration(rng.Int64N(int64(limit)))
 }
 
 // advanceClock advances the clock: usually by seconds, and sometimes by minutes.
-func (w *simulation) advanceClock() {
+func (s *simulation) advanceClock() {
 	limit := 3 * time.Second
-	switch chance := w.rng.IntN(100); {
+	switch chance := s.rng.IntN(100); {
 	case chance < 3:
 		limit = 40 * time.Minute
 	case chance < 15:
 		limit = time.Minute
 	}
-	w.now = w.now.Add(randomDuration(w.rng, limit))
+	s.now = s.now.Add(randomDuration(s.rng, limit))
 }
 
 // stepReplica lets a replica perform one read or write.
-func (w *simulation) stepReplica(r *replica) {
+func (s *simulation) stepReplica(r *replica) {
 	switch {
 	case r.phase == 0:
 		r.seen, r.phase = nil, 1
 		fallthrough
-	case r.phase <= len(w.configurations):
-		from := w.configurations[r.phase-1]
-		r.seen = append(r.seen, simulatedView{from, from.version, from.currentBundle()})
+	case r.phase <= len(s.configurations):
+		c := s.configurations[r.phase-1]
+		r.seen = append(r.seen, simulatedView{c, c.version, c.currentBundle()})
 		r.phase++
-	case r.phase == len(w.configurations)+1:
-		w.decide(r)
+	case r.phase == len(s.configurations)+1:
+		s.decide(r)
 		r.phase++
 	case len(r.steps) == 0:
 		r.phase = 0
 	default:
 		step := r.steps[0]
 		r.steps = r.steps[1:]
-		w.takeStep(r, step)
+		s.takeStep(r, step)
 	}
 }
 
-func (w *simulation) decide(r *replica) {
-	r.read = w.secret
-	r.view = view{now: w.now}
+func (s *simulation) decide(r *replica) {
+	r.read = s.secret
+	r.view = view{now: s.now}
 	for _, seen := range r.seen {
 		r.view.configurations = append(r.view.configurations, configuration{resource: seen.configuration.name, bundles: []string{seen.bundle}})
 	}
 	if r.read != nil {
 		r.view.content = readContent(r.read.data)
-		if _, err := r.view.content.trusted.verify(r.view.content.leaf, w.settings.Names[0], w.now); err == nil {
+		if _, err := r.view.content.trusted.verify(r.view.content.leaf, s.settings.Names[0], s.now); err == nil {
 			r.served = r.view.content.leaf
 		}
 	}
-	r.trust = r.trust.observe(w.now, r.view.content, r.view.configurations)
+	r.trust = r.trust.observe(s.now, r.view.content, r.view.configurations)
 	r.view.trustedSince = r.trust.since
-	r.steps = r.view.decide(w.settings)
-	if last := &r.steps[len(r.steps)-1]; w.sabotage.dropCAsEarly && last.reason == "nothing is due" && len(r.view.content.trusted) > 1 {
+	r.steps = r.view.decide(s.settings)
+	if last := &r.steps[len(r.steps)-1]; s.faults.dropCAsEarly && last.reason == "nothing is due" && len(r.view.content.trusted) > 1 {
 		last.action = dropOlderCAs
 	}
 }
 
-func (w *simulation) takeStep(r *replica, step step) {
+func (s *simulation) takeStep(r *replica, step step) {
 	switch step.action {
 	case pause:
 	case patchBundle:
 		for _, seen := range r.seen {
-			if seen.configuration.name == step.configuration.resource && (w.sabotage.skipVersionCheck || seen.version == seen.configuration.version) {
-				seen.configuration.record(w.now, string(r.view.content.trusted.encode()), false)
+			if seen.configuration.name == step.configuration.resource && (s.faults.skipVersionCheck || seen.version == seen.configuration.version) {
+				seen.configuration.record(s.now, string(r.view.content.trusted.encode()), false)
 			}
 		}
 	default:
-		if r.read != w.secret {
+		if r.read != s.secret {
 			return // a conflict
 		}
-		w.write(r, step)
+		s.write(r, step)
 	}
 }
 
-func (w *simulation) write(r *replica, step step) {
-	after, err := view{now: w.now, content: r.view.content}.contentAfter(step.action, w.settings)
+func (s *simulation) write(r *replica, step step) {
+	after, err := view{now: s.now, content: r.view.content}.contentAfter(step.action, s.settings)
 	if err != nil {
-		w.t.Fatalf("%s: %v", step.action, err)
+		s.t.Fatalf("%s: %v", step.action, err)
 	}
 	data, err := after.data()
 	if err != nil {
-		w.t.Fatalf("%s: %v", step.action, err)
+		s.t.Fatalf("%s: %v", step.action, err)
 	}
-	w.secret = &simulatedSecret{data}
-	w.authority[string(after.signer.Certificate.Raw)] = true
+	s.secret = &simulatedSecret{data}
+	s.signers[string(after.signer.Certificate.Raw)] = true
 }
 
 // verification is the result of verifying a certificate with a bundle, apart from expiry.
@@ -220,57 +220,57 @@ type verification struct {
 }
 
 // check checks that each API server, however far behind, trusts each replica with an unexpired certificate.
-func (w *simulation) check() {
-	for i, r := range w.replicas {
-		if r.served == nil || w.now.After(r.served.Leaf.NotAfter) {
+func (s *simulation) check() {
+	for i, r := range s.replicas {
+		if r.served == nil || s.now.After(r.served.Leaf.NotAfter) {
 			continue
 		}
-		for _, configuration := range w.configurations {
-			for _, one := range configuration.history {
-				if one.foreign || !one.until.IsZero() && w.now.After(one.until.Add(lag)) {
+		for _, configuration := range s.configurations {
+			for _, version := range configuration.history {
+				if version.foreign || !version.until.IsZero() && s.now.After(version.until.Add(lag)) {
 					continue
 				}
-				if err := w.trusts(one.bundle, r); err != nil && w.allTrusted {
-					w.violation = fmt.Sprintf("replica %d would not be trusted by the %s configuration: %v", i, configuration.name, err)
+				if err := s.verifyReplica(version.bundle, r); err != nil && s.allTrusted {
+					s.violation = fmt.Sprintf("replica %d would not be trusted by the %s configuration: %v", i, configuration.name, err)
 				} else if err != nil {
 					return
 				}
 			}
 		}
 	}
-	if w.replicas[0].served != nil {
-		w.allTrusted = true
+	if s.replicas[0].served != nil {
+		s.allTrusted = true
 	}
 }
 
-func (w *simulation) trusts(text string, r *replica) error {
+func (s *simulation) verifyReplica(text string, r *replica) error {
 	key := text + string(r.served.Certificate[0])
-	if w.verified[key] == nil {
-		authority, err := readBundle([]byte(text)).verify(r.served, w.settings.Names[0], w.now)
-		w.verified[key] = &verification{err: err}
+	if s.verified[key] == nil {
+		authority, err := readBundle([]byte(text)).verify(r.served, s.settings.Names[0], s.now)
+		s.verified[key] = &verification{err: err}
 		if err == nil {
-			w.verified[key].until = authority.NotAfter
+			s.verified[key].until = authority.NotAfter
 		}
 	}
-	found := w.verified[key]
-	if found.err == nil && w.now.After(found.until) {
-		return fmt.Errorf("its CA expired at %s, now is %s", found.until, w.now)
+	found := s.verified[key]
+	if found.err == nil && s.now.After(found.until) {
+		return fmt.Errorf("its CA expired at %s, now is %s", found.until, s.now)
 	}
 	return found.err
 }
 
 // settle lets all replicas finish the steps that are due, without further faults.
-func (w *simulation) settle() {
-	w.chances = chances{}
-	for _, r := range w.replicas {
+func (s *simulation) settle() {
+	s.chances = chances{}
+	for _, r := range s.replicas {
 		r.pausedUntil = time.Time{}
 	}
 	for range 400 {
-		for _, r := range w.replicas {
-			w.stepReplica(r)
+		for _, r := range s.replicas {
+			s.stepReplica(r)
 		}
-		w.now = w.now.Add(time.Second)
-		if w.check(); w.violation != "" {
+		s.now = s.now.Add(time.Second)
+		if s.check(); s.violation != "" {
 			return
 		}
 	}
@@ -285,7 +285,7 @@ func TestSimulatedReplicasAreAlwaysTrusted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(3) {
-				w := newSimulation(t, seed, sabotage{}, chances)
+				w := newSimulation(t, seed, faultSet{}, chances)
 				w.run(4000)
 				if w.violation == "" {
 					w.settle()
@@ -300,24 +300,24 @@ func TestSimulatedReplicasAreAlwaysTrusted(t *testing.T) {
 }
 
 // checkEnd checks that the replicas reached the final state, and that anything happened at all.
-func (w *simulation) checkEnd(t *testing.T, seed uint64) {
+func (s *simulation) checkEnd(t *testing.T, seed uint64) {
 	t.Helper()
-	if len(w.authority) < 3 {
-		t.Errorf("seed %d: %d CAs in total, want at least 3", seed, len(w.authority))
+	if len(s.signers) < 3 {
+		t.Errorf("seed %d: %d CAs in total, want at least 3", seed, len(s.signers))
 	}
-	content := readContent(w.secret.data)
-	for _, configuration := range w.configurations {
+	content := readContent(s.secret.data)
+	for _, configuration := range s.configurations {
 		if configuration.currentBundle() != string(content.trusted.encode()) {
 			t.Errorf("seed %d: the caBundle of the %s configuration differs from the Secret", seed, configuration.name)
 		}
 	}
-	for i, r := range w.replicas {
+	for i, r := range s.replicas {
 		switch {
 		case r.served == nil:
 			t.Errorf("seed %d: replica %d serves nothing", seed, i)
 		case !r.served.Leaf.Equal(content.leaf.Leaf):
 			t.Errorf("seed %d: replica %d does not serve the certificate in the Secret", seed, i)
-		case w.now.After(r.served.Leaf.NotAfter):
+		case s.now.After(r.served.Leaf.NotAfter):
 			t.Errorf("seed %d: replica %d serves an expired certificate", seed, i)
 		}
 	}
@@ -325,12 +325,12 @@ func (w *simulation) checkEnd(t *testing.T, seed uint64) {
 
 func TestSimulationDetectsFaults(t *testing.T) {
 	for name, c := range map[string]struct {
-		sabotage sabotage
+		sabotage faultSet
 		chances  chances
 	}{
-		"a patch without a precondition":          {sabotage{skipVersionCheck: true}, chances{pause: 50, reset: 20}},
-		"a certificate before its CA has settled": {sabotage{noTrustDelay: true}, chances{crash: 20}},
-		"a CA that is dropped at once":            {sabotage{dropCAsEarly: true}, chances{pause: 30}},
+		"a patch without a precondition":          {faultSet{skipVersionCheck: true}, chances{pause: 50, reset: 20}},
+		"a certificate before its CA has settled": {faultSet{noTrustDelay: true}, chances{crash: 20}},
+		"a CA that is dropped at once":            {faultSet{dropCAsEarly: true}, chances{pause: 30}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(30) {

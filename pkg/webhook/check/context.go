@@ -77,8 +77,8 @@ func (c *fileContext) readKustomization(folder string) {
 		if err != nil {
 			return
 		}
-		parsed, isOne := parseKustomization(text)
-		if !isOne {
+		parsed, isKustomization := parseKustomization(text)
+		if !isKustomization {
 			return
 		}
 		c.classified[path] = classification{kustomizationFile, "a kustomization; check what 'kubectl kustomize' prints"}
@@ -99,12 +99,12 @@ func (c *fileContext) classify(file string) (classification, bool) {
 	if err != nil {
 		return classification{}, false
 	}
-	if found, isNamed := c.classified[absolute]; isNamed {
+	if found, isClassified := c.classified[absolute]; isClassified {
 		return found, true
 	}
 	for folder := range foldersAbove(file) {
-		below, err := filepath.Rel(folder, absolute)
-		if c.charts[folder] && err == nil && isChartFile(filepath.ToSlash(below)) {
+		relPath, err := filepath.Rel(folder, absolute)
+		if c.charts[folder] && err == nil && isChartFile(filepath.ToSlash(relPath)) {
 			return classification{chartFile, "a file of a Helm chart; check what 'helm template' prints"}, true
 		}
 	}

@@ -77,11 +77,11 @@ func (f *Files) addTypeError(loc location, fault manifest.ParseError) {
 
 // mustBeString returns the error about a JSON value that is not a string.
 func mustBeString(value []byte) string {
-	return fmt.Sprintf("must be a string, not %.40s; %s", value, asString(string(value)))
+	return fmt.Sprintf("must be a string, not %.40s; %s", value, quotingHint(string(value)))
 }
 
-// asString returns how to write a value as a string. Quotes around a list would make its brackets part of the text.
-func asString(value string) string {
+// quotingHint returns how to write a value as a string. Quotes around a list would make its brackets part of the text.
+func quotingHint(value string) string {
 	if value[0] == '[' || value[0] == '{' {
 		return `write one string, such as "topology.kubernetes.io/zone, *"`
 	}

@@ -33,9 +33,9 @@ func (f *Files) ReadAll(names []string, stdin io.Reader) {
 			}
 		}
 	}
-	context := loadContext(files)
+	fileCtx := loadContext(files)
 	for _, file := range files {
-		f.readFile(file, stdin, context)
+		f.readFile(file, stdin, fileCtx)
 	}
 }
 
@@ -82,7 +82,7 @@ func (f *Files) filesOf(name string) []string {
 }
 
 // readFile reads one file, or standard input, according to its classification.
-func (f *Files) readFile(name string, stdin io.Reader, context *fileContext) {
+func (f *Files) readFile(name string, stdin io.Reader, fileCtx *fileContext) {
 	text, err := readAny(name, stdin)
 	if err != nil {
 		f.addReadError(displayName(name), err)
@@ -92,7 +92,7 @@ func (f *Files) readFile(name string, stdin io.Reader, context *fileContext) {
 		f.readStdin(text)
 		return
 	}
-	class, isKnown := context.classify(name)
+	class, isKnown := fileCtx.classify(name)
 	switch {
 	case !isKnown:
 		f.readText(name, text)

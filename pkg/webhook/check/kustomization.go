@@ -23,10 +23,10 @@ type kustomization struct {
 	PatchesStrategicMerge []string         `json:"patchesStrategicMerge"`
 	ConfigMapGenerator    []generator      `json:"configMapGenerator"`
 	SecretGenerator       []generator      `json:"secretGenerator"`
-	Replacements          []replacement    `json:"replacements"`
+	Replacements          []pathRef        `json:"replacements"`
 	Configurations        []string         `json:"configurations"`
 	CRDs                  []string         `json:"crds"`
-	OpenAPI               replacement      `json:"openapi"`
+	OpenAPI               pathRef          `json:"openapi"`
 	HelmCharts            []inflatedChart  `json:"helmCharts"`
 
 	// Set on every object. Kustomize rejects a value that is not a string.
@@ -50,7 +50,7 @@ type generator struct {
 	Env   string   `json:"env"`
 }
 
-type replacement struct {
+type pathRef struct {
 	Path string `json:"path"`
 }
 

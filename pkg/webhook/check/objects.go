@@ -53,7 +53,7 @@ type location struct {
 	part *manifest.Part // nil for a whole file
 	// objectField is a field of the object whose values are under partField in the part; empty if the part is the object
 	// itself.
-	from, to string
+	objectField, partField string
 }
 
 // template is the start of placeholders of Helm and similar tools.
@@ -91,11 +91,11 @@ func explainTemplate(fault *manifest.ParseError, text []byte) {
 	if fault.Line == 0 {
 		return
 	}
-	number := 0
+	lineNumber := 0
 	for line := range bytes.Lines(text) {
-		number++
-		if bytes.Contains(line, []byte(template)) && number >= fault.Line {
-			fault.Line = number
+		lineNumber++
+		if bytes.Contains(line, []byte(template)) && lineNumber >= fault.Line {
+			fault.Line = lineNumber
 			break
 		}
 	}

@@ -52,7 +52,7 @@ func (f *Files) readInlinePatches(name string, text []byte) {
 // readCommon reads the annotations or labels that a kustomization sets on every object. They are checked as those of
 // Services; defaults for Namespaces as those of Namespaces.
 func (f *Files) readCommon(loc location, added commonMetadata) {
-	loc.from, loc.to = "metadata."+added.metadataField, added.field
+	loc.objectField, loc.partField = "metadata."+added.metadataField, added.field
 	forServices, forNamespaces := map[string]string{}, map[string]string{}
 	for _, key := range slices.Sorted(maps.Keys(added.values)) {
 		value, isText := added.values[key].(string)
@@ -84,7 +84,7 @@ func (f *Files) readCommon(loc location, added commonMetadata) {
 // readPatches reads strategic-merge patches of Services and Namespaces. A patch need not name its target. It reports
 // whether there is something to check: JSON patches are not checked.
 func (f *Files) readPatches(name string, text []byte) (found bool) {
-	before := len(f.objects) + len(f.findings)
+	countBefore := len(f.objects) + len(f.findings)
 	for part := range manifest.Parts(manifest.FormatOfText(name, text), text, serviceType, namespaceType) {
 		loc := location{file: name, part: &part}
 		switch {
@@ -106,7 +106,7 @@ func (f *Files) readPatches(name string, text []byte) (found bool) {
 			}
 		}
 	}
-	return len(f.objects)+len(f.findings) > before
+	return len(f.objects)+len(f.findings) > countBefore
 }
 
 // dropRemovedKeys removes from metadata the annotations and labels that a patch removes: those that are null, which a

@@ -113,17 +113,17 @@ func (r *Report) add(o *object, result rules.Result) {
 	}
 	r.Summary.Warnings += len(result.Warned)
 	for _, violation := range result.Denied {
-		r.Findings = append(r.Findings, o.location.violation(violation, rules.Deny))
+		r.Findings = append(r.Findings, o.location.violationFinding(violation, rules.Deny))
 	}
 	for _, violation := range result.Warned {
-		r.Findings = append(r.Findings, o.location.violation(violation, rules.Warn))
+		r.Findings = append(r.Findings, o.location.violationFinding(violation, rules.Warn))
 	}
 }
 
-func (l location) violation(violation rules.Violation, action rules.Action) finding {
+func (l location) violationFinding(violation rules.Violation, action rules.Action) finding {
 	fieldErr := *violation.Error
-	if rest, hasPrefix := strings.CutPrefix(fieldErr.Field, l.from); hasPrefix && l.from != "" {
-		fieldErr.Field = l.to + rest
+	if rest, hasPrefix := strings.CutPrefix(fieldErr.Field, l.objectField); hasPrefix && l.objectField != "" {
+		fieldErr.Field = l.partField + rest
 	}
 	violation.Error = &fieldErr
 	finding := l.finding(fieldErr.Field, action, violation.Message())

@@ -38,16 +38,16 @@ func Read(path string) (*File, error) {
 // although nothing differs, for example when a mistake is undone.
 //
 // A missing file is probably being replaced: nothing happens until it exists again.
-func (f *File) Follow(ctx context.Context, log *slog.Logger, updated func(*rules.Settings), failed func(error)) error {
+func (f *File) Follow(ctx context.Context, log *slog.Logger, onUpdate func(*rules.Settings), onError func(error)) error {
 	text, settings, parseErr := f.content, f.Settings, error(nil)
 	report := func(readErr error) {
 		switch {
 		case readErr != nil:
-			failed(readErr)
+			onError(readErr)
 		case parseErr != nil:
-			failed(parseErr)
+			onError(parseErr)
 		default:
-			updated(settings)
+			onUpdate(settings)
 		}
 	}
 	for {

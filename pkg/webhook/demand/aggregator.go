@@ -46,8 +46,8 @@ type Aggregator struct {
 
 // nodeReport is the last report of a node.
 type nodeReport struct {
-	at    time.Time
-	rates []rate
+	receivedAt time.Time
+	rates      []rate
 }
 
 // rate is a node's connection rate to a Service. Thousands of nodes may report the same thousand Services, so names are
@@ -58,9 +58,9 @@ type rate struct {
 }
 
 type serviceState struct {
-	estimator Estimator
-	report    Report
-	at        time.Time // of the report
+	estimator  Estimator
+	report     Report
+	reportedAt time.Time // of the report
 }
 
 // Report is the demand on a Service.
@@ -97,7 +97,7 @@ func (f *Aggregator) AddReport(node string, at time.Time, page demandapi.Page) {
 	if f.nodes == nil {
 		f.nodes = map[string]nodeReport{}
 	}
-	report := nodeReport{at: at, rates: make([]rate, 0, len(page.Counts))}
+	report := nodeReport{receivedAt: at, rates: make([]rate, 0, len(page.Counts))}
 	for service, count := range page.Counts {
 		perSec := min(float64(count)/page.Duration.Seconds(), maxRate)
 		report.rates = append(report.rates, rate{unique.Make(service), float32(perSec)})
@@ -153,7 +153,7 @@ func (f *Aggregator) Aggregate(now time.Time, nodes []Node, services Services) R
 		f.updateEstimates(now, took, c, sums, services, &round)
 	}
 	for name, service := range f.services {
-		if service.report.Shares != nil && now.Sub(service.at) < reportTTL {
+		if service.report.Shares != nil && now.Sub(service.reportedAt) < reportTTL {
 			round.Services[name] = service.report
 		}
 	}
@@ -170,7 +170,7 @@ func (f *Aggregator) buildCluster(now time.Time, nodes []Node) *cluster {
 	for i, node := range c.nodes {
 		exists[node.Name], c.zoneOf[i] = true, indexes[node.Zone]
 		report, hasReport := f.nodes[node.Name]
-		c.reporting[i] = hasReport && now.Sub(report.at) < reportTTL
+		c.reporting[i] = hasReport && now.Sub(report.receivedAt) < reportTTL
 		z := &c.zones[c.zoneOf[i]]
 		z.nodes++
 		z.weight += node.Weight
@@ -257,7 +257,7 @@ func (f *Aggregator) updateEstimates(
 			continue
 		}
 		zoneRates := sums[unique.Make(name)]
-		svc.report, svc.at = svc.decide(took, c, zoneRates, service, assumed), now
+		svc.report, svc.reportedAt = svc.decide(took, c, zoneRates, service, assumed), now
 		if svc.report.ChangePoint {
 			round.ChangePoints++
 		}
@@ -281,19 +281,19 @@ func (s *serviceState) decide(took time.Duration, c *cluster, zoneRates []float6
 // before, and a failed node that is alone in its zone must not block all other zones.
 func (s *serviceState) sampleOf(took time.Duration, c *cluster, zoneRates []float64, assumed map[string]float64) Sample {
 	sample := Sample{Took: took, Zones: map[string]float64{}}
-	reporting, missingShare := 0.0, 0.0
+	reported, missingShare := 0.0, 0.0
 	for i := range c.zones {
 		switch z := &c.zones[i]; {
 		case z.lacksQuorum():
 			missingShare += s.estimator.expectedShare(z.name, assumed)
 		case zoneRates != nil:
 			sample.Zones[z.name] = zoneRates[i] * took.Seconds()
-			reporting += sample.Zones[z.name]
+			reported += sample.Zones[z.name]
 		}
 	}
 	for i := range c.zones {
 		if z := &c.zones[i]; z.lacksQuorum() {
-			sample.Zones[z.name] = imputeShare(s.estimator.expectedShare(z.name, assumed), missingShare, reporting)
+			sample.Zones[z.name] = imputeShare(s.estimator.expectedShare(z.name, assumed), missingShare, reported)
 		}
 	}
 	return sample
@@ -304,12 +304,12 @@ const maxImputed = 0.99
 
 // imputeShare estimates the connections of a zone below quorum, from its share, the total share of all such zones, and
 // the connections of the zones that reported.
-func imputeShare(share, totalShare, reporting float64) float64 {
+func imputeShare(share, totalShare, reported float64) float64 {
 	if totalShare == 0 {
 		return 0
 	}
 	missing := min(totalShare, maxImputed)
-	return share / totalShare * missing / (1 - missing) * reporting
+	return share / totalShare * missing / (1 - missing) * reported
 }
 
 func namesOf(sums map[unique.Handle[string]][]float64) []string {

@@ -37,13 +37,13 @@ func BenchmarkRound(b *testing.B) {
 }
 
 // report makes each node report ten connections in an interval to each of some Services.
-func (f *testCluster) report(perNode, services int) {
-	f.now = f.now.Add(interval)
-	for number, node := range f.nodes {
+func (c *testCluster) report(perNode, services int) {
+	c.now = c.now.Add(interval)
+	for nodeIndex, node := range c.nodes {
 		page := demandapi.Page{Cursor: "c", Duration: interval, Counts: map[string]uint64{}}
 		for i := range perNode {
-			page.Counts[fmt.Sprintf("shop/web-%03d", (number+i*services/perNode)%services)] = 10
+			page.Counts[fmt.Sprintf("shop/web-%03d", (nodeIndex+i*services/perNode)%services)] = 10
 		}
-		f.aggregator.AddReport(node.Name, f.now, page)
+		c.aggregator.AddReport(node.Name, c.now, page)
 	}
 }

@@ -264,23 +264,23 @@ func minDelta(zones int) float64 { return min(minShareDelta, relativeBand/max(1,
 // clients open. The deviation of a significant zone is not spread over the others: they share the rest in expected
 // proportion.
 func shrinkToPrior(shares, expected map[string]float64, samples float64) map[string]float64 {
-	zones, chance := slices.Sorted(maps.Keys(shares)), adjustForZones(publishSigmas, len(shares))
-	keep := map[string]float64{} // the fraction of its measured share that each zone keeps
-	scale := 1.0                 // the sum of all other shares, relative to the expected one; unknown in the first iteration
+	zones, sigmas := slices.Sorted(maps.Keys(shares)), adjustForZones(publishSigmas, len(shares))
+	keptFraction := map[string]float64{} // the fraction of its measured share that each zone keeps
+	scale := 1.0                         // the sum of all other shares, relative to the expected one; unknown in the first iteration
 	for range 2 {
-		rest, share := 0.0, 0.0
+		shareSum, expectedSum := 0.0, 0.0
 		for _, zone := range zones {
-			keep[zone] = significantFraction(shares[zone], scale*expected[zone], chance, samples)
-			rest += (1 - keep[zone]) * shares[zone]
-			share += (1 - keep[zone]) * expected[zone]
+			keptFraction[zone] = significantFraction(shares[zone], scale*expected[zone], sigmas, samples)
+			shareSum += (1 - keptFraction[zone]) * shares[zone]
+			expectedSum += (1 - keptFraction[zone]) * expected[zone]
 		}
-		if share == 0 {
+		if expectedSum == 0 {
 			return shares
 		}
-		scale = rest / share
+		scale = shareSum / expectedSum
 	}
 	for _, zone := range zones {
-		shares[zone] = keep[zone]*shares[zone] + (1-keep[zone])*scale*expected[zone]
+		shares[zone] = keptFraction[zone]*shares[zone] + (1-keptFraction[zone])*scale*expected[zone]
 	}
 	return shares
 }

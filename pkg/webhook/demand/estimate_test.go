@@ -37,31 +37,31 @@ func newSimulation(seed uint64, endpoints, assumed map[string]float64) *simulati
 }
 
 // step simulates an interval of connections, for a rate per second and each zone's share of it.
-func (w *simulation) step(rate float64, byZone map[string]float64) demand.Decision {
-	w.now += interval
+func (s *simulation) step(rate float64, byZone map[string]float64) demand.Decision {
+	s.now += interval
 	counted := map[string]float64{}
 	for _, zone := range slices.Sorted(maps.Keys(byZone)) {
-		counted[zone] = poisson(w.rng, rate*interval.Seconds()*byZone[zone])
+		counted[zone] = poisson(s.rng, rate*interval.Seconds()*byZone[zone])
 	}
-	d := w.estimator.Add(demand.Sample{Took: interval, Zones: counted}, w.assumed)
-	w.reasons[d.Reason]++
+	d := s.estimator.Add(demand.Sample{Took: interval, Zones: counted}, s.assumed)
+	s.reasons[d.Reason]++
 	switch d.Reason {
 	case demand.First, demand.Changed:
-		w.publishedAt = append(w.publishedAt, w.now)
-		w.published = d.Shares
-		w.estimator.SetPublished(d.Shares)
+		s.publishedAt = append(s.publishedAt, s.now)
+		s.published = d.Shares
+		s.estimator.SetPublished(d.Shares)
 	case demand.BelowThreshold:
-		w.published = w.assumed
-		w.estimator.SetPublished(d.Shares)
+		s.published = s.assumed
+		s.estimator.SetPublished(d.Shares)
 	case demand.InsufficientData, demand.Unchanged:
 	}
 	return d
 }
 
 // publishedSince returns how often shares were published after a time.
-func (w *simulation) publishedSince(since time.Duration) int {
+func (s *simulation) publishedSince(since time.Duration) int {
 	count := 0
-	for _, at := range w.publishedAt {
+	for _, at := range s.publishedAt {
 		if at > since {
 			count++
 		}
@@ -72,11 +72,11 @@ func (w *simulation) publishedSince(since time.Duration) int {
 // maxLoad returns the load of the endpoints in the most loaded zone, relative to the mean, if nodes plan with the
 // published shares while the actual demand differs. The plan is for the keys "zone, *": each zone keeps what its
 // endpoints can take, and the rest goes where there is capacity left.
-func (w *simulation) maxLoad(demand map[string]float64) float64 {
+func (s *simulation) maxLoad(demand map[string]float64) float64 {
 	room, kept := map[string]float64{}, map[string]float64{}
 	var free float64
-	for zone, endpoints := range w.endpoints {
-		planned := w.published[zone]
+	for zone, endpoints := range s.endpoints {
+		planned := s.published[zone]
 		kept[zone] = 1
 		if planned > bound*endpoints {
 			kept[zone] = bound * endpoints / planned
@@ -89,18 +89,18 @@ func (w *simulation) maxLoad(demand map[string]float64) float64 {
 		spill += share * (1 - kept[zone])
 	}
 	load := 0.0
-	for zone, endpoints := range w.endpoints {
+	for zone, endpoints := range s.endpoints {
 		load = max(load, (demand[zone]*kept[zone]+spill*room[zone]/free)/endpoints)
 	}
 	return load
 }
 
-func poisson(chance *rand.Rand, mean float64) float64 {
+func poisson(rng *rand.Rand, mean float64) float64 {
 	if mean > 50 {
-		return max(0, math.Round(mean+math.Sqrt(mean)*chance.NormFloat64()))
+		return max(0, math.Round(mean+math.Sqrt(mean)*rng.NormFloat64()))
 	}
-	count, product := 0.0, chance.Float64()
-	for limit := math.Exp(-mean); product > limit; product *= chance.Float64() {
+	count, product := 0.0, rng.Float64()
+	for limit := math.Exp(-mean); product > limit; product *= rng.Float64() {
 		count++
 	}
 	return count
@@ -170,13 +170,13 @@ func TestConstantDemand(t *testing.T) {
 // chance. Zones have equal numbers of nodes, and one to six parts of the endpoints.
 func TestManyZonesPublishRarely(t *testing.T) {
 	for _, zones := range []int{100, 500} {
-		endpoints, assumed, oneZone, ten := map[string]float64{}, map[string]float64{}, map[string]float64{}, map[string]float64{}
+		endpoints, assumed, oneZone, tenZones := map[string]float64{}, map[string]float64{}, map[string]float64{}, map[string]float64{}
 		for number := range zones {
 			zone := fmt.Sprintf("z%03d", number)
 			endpoints[zone] = []float64{1, 2, 1, 4, 1, 3, 2, 1, 1, 6}[number%10] / 2.2 / float64(zones)
-			assumed[zone], oneZone[zone], ten[zone] = 1/float64(zones), 0.2/float64(zones-1), 1./3/float64(zones-10)
+			assumed[zone], oneZone[zone], tenZones[zone] = 1/float64(zones), 0.2/float64(zones-1), 1./3/float64(zones-10)
 			if number%(zones/10) == 4 {
-				ten[zone] = 2. / 3 / 10
+				tenZones[zone] = 2. / 3 / 10
 			}
 		}
 		oneZone["z004"] = 0.8
@@ -187,7 +187,7 @@ func TestManyZonesPublishRarely(t *testing.T) {
 		}{
 			{"as assumed", assumed, map[float64]float64{500: 1.21, 20: 1.21, 1: 1.21}},
 			{"one zone 80 %", oneZone, map[float64]float64{500: 1.25, 20: 1.25, 1: 1.30}},
-			{"ten zones two thirds", ten, map[float64]float64{500: 1.25, 20: 1.45, 1: 1.65}},
+			{"ten zones two thirds", tenZones, map[float64]float64{500: 1.25, 20: 1.45, 1: 1.65}},
 		} {
 			for rate, limit := range c.most {
 				t.Run(fmt.Sprintf("%d zones, %s, %g per second", zones, c.name, rate), func(t *testing.T) {
@@ -338,7 +338,7 @@ func TestUnpublishedDecisionIsRepeated(t *testing.T) {
 	}
 }
 
-func TestASampleWithoutDurationIsIgnored(t *testing.T) {
+func TestSampleWithoutDurationIsIgnored(t *testing.T) {
 	var e demand.Estimator
 	d := e.Add(demand.Sample{Zones: map[string]float64{"a": 1000}}, map[string]float64{"a": 1})
 	if d.Reason != demand.InsufficientData || d.ConnectionsPerMinute != 0 {

@@ -31,11 +31,11 @@ const (
 
 // skewReporter writes one Event on a Service when its demand becomes skewed.
 type skewReporter struct {
-	events   eventsclient.EventsV1Interface
-	identity string
-	after    time.Duration        // how long skew must last
-	since    map[string]time.Time // when the demand on a Service became skewed
-	notified map[string]bool
+	events      eventsclient.EventsV1Interface
+	identity    string
+	minDuration time.Duration        // how long skew must last
+	skewedSince map[string]time.Time // when the demand on a Service became skewed
+	notified    map[string]bool
 }
 
 // due returns the Services that should get an Event now, sorted. A Service gets another one only after its skew was
@@ -49,14 +49,14 @@ func (r *skewReporter) due(now time.Time, round Round) []string {
 			continue
 		}
 		since[name] = now
-		if start, wasSkewed := r.since[name]; wasSkewed {
+		if start, wasSkewed := r.skewedSince[name]; wasSkewed {
 			since[name] = start
 		}
-		if notified[name] = r.notified[name]; !notified[name] && now.Sub(since[name]) >= r.after && len(due) < maxEventsPerRound {
+		if notified[name] = r.notified[name]; !notified[name] && now.Sub(since[name]) >= r.minDuration && len(due) < maxEventsPerRound {
 			due = append(due, name)
 		}
 	}
-	r.since, r.notified = since, notified
+	r.skewedSince, r.notified = since, notified
 	return due
 }
 

@@ -18,13 +18,13 @@ func skewedRound(skew, perMinute float64) Round {
 }
 
 func TestSkewEventIsDueOnceAfterHalfAnHour(t *testing.T) {
-	a := skewReporter{after: minSkewDuration}
+	r := skewReporter{minDuration: minSkewDuration}
 	minute := 0
-	pass := func(minutes int, round Round) (dueAt []int) {
+	advance := func(minutes int, round Round) (dueAt []int) {
 		for range minutes {
-			for _, name := range a.due(time.Unix(int64(60*minute), 0), round) {
+			for _, name := range r.due(time.Unix(int64(60*minute), 0), round) {
 				dueAt = append(dueAt, minute)
-				a.notified[name] = true
+				r.notified[name] = true
 			}
 			minute++
 		}
@@ -43,12 +43,12 @@ func TestSkewEventIsDueOnceAfterHalfAnHour(t *testing.T) {
 		{"skewed again: at 325 + 30", 60, skewedRound(2.7, 6000), "[355]"},
 		{"the Service is gone", 1, Round{}, "[]"},
 	} {
-		if got := fmt.Sprint(pass(c.minutes, c.round)); got != c.want {
+		if got := fmt.Sprint(advance(c.minutes, c.round)); got != c.want {
 			t.Errorf("%s: due at minute %s, want %s", c.name, got, c.want)
 		}
 	}
-	if len(a.since)+len(a.notified) != 0 {
-		t.Errorf("state of a deleted Service remains: %v, %v", a.since, a.notified)
+	if len(r.skewedSince)+len(r.notified) != 0 {
+		t.Errorf("state of a deleted Service remains: %v, %v", r.skewedSince, r.notified)
 	}
 }
 
@@ -57,12 +57,12 @@ func TestSkewEventsPerRoundAreLimited(t *testing.T) {
 	for number := range 25 {
 		round.Services[fmt.Sprintf("shop/web-%02d", number)] = skewedRound(3, 6000).Services["shop/web"]
 	}
-	var a skewReporter
+	var r skewReporter
 	var counts []int
 	for range 4 {
-		due := a.due(time.Unix(0, 0), round)
+		due := r.due(time.Unix(0, 0), round)
 		for _, name := range due {
-			a.notified[name] = true
+			r.notified[name] = true
 		}
 		counts = append(counts, len(due))
 	}

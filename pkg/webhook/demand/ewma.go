@@ -18,17 +18,17 @@ type ewma struct {
 // update decays the sums, and adds a sample. Zones that are not in the sample decay as well: otherwise a zone without
 // connections would keep its share forever.
 func (e *ewma) update(s Sample, halfLife time.Duration) {
-	fade := math.Exp2(-s.Took.Seconds() / halfLife.Seconds())
+	decay := math.Exp2(-s.Took.Seconds() / halfLife.Seconds())
 	if e.zones == nil {
 		e.zones = map[string]float64{}
 	}
 	for zone := range e.zones {
-		if e.zones[zone] *= fade; e.zones[zone] < minZoneSum {
+		if e.zones[zone] *= decay; e.zones[zone] < minZoneSum {
 			delete(e.zones, zone)
 		}
 	}
-	e.squares = e.squares*fade*fade + s.total()
-	e.seconds = e.seconds*fade + s.Took.Seconds()
+	e.squares = e.squares*decay*decay + s.total()
+	e.seconds = e.seconds*decay + s.Took.Seconds()
 	for zone, connections := range s.Zones {
 		if connections > 0 {
 			e.zones[zone] += connections

@@ -89,9 +89,9 @@ func shares(published map[string]float64) map[string][]float64 {
 
 // settle returns the demand of each zone and the resulting load of each endpoint in equilibrium: an interval is long
 // compared with a response. loads are those of the previous equilibrium, and are updated.
-func settle(l loop, offered map[string]float64, shares map[string][]float64, loads []float64) (demand map[string]float64, got []float64) {
+func settle(l loop, offered map[string]float64, shares map[string][]float64, loads []float64) (demand map[string]float64, endpointRates []float64) {
 	for range 200 {
-		demand, got = map[string]float64{}, make([]float64, len(loads))
+		demand, endpointRates = map[string]float64{}, make([]float64, len(loads))
 		for _, zone := range slices.Sorted(maps.Keys(offered)) {
 			factor := 0.0
 			for i, share := range shares[zone] {
@@ -99,38 +99,38 @@ func settle(l loop, offered map[string]float64, shares map[string][]float64, loa
 			}
 			demand[zone] = offered[zone] * factor
 			for i, share := range shares[zone] {
-				got[i] += share * demand[zone]
+				endpointRates[i] += share * demand[zone]
 			}
 		}
 		for i := range loads {
-			loads[i] += 0.05 * (got[i]/capacity - loads[i])
+			loads[i] += 0.05 * (endpointRates[i]/capacity - loads[i])
 		}
 	}
-	return demand, got
+	return demand, endpointRates
 }
 
 // TestClosedLoopsConverge checks clients whose demand depends on response times, and so on the plan. That changes the
 // amount of demand, and the plan meets the bound for any amount. Load is up to 1.3 times the capacity of all endpoints.
 // Most of the remaining movement is chance.
 func TestClosedLoopsConverge(t *testing.T) {
-	alike := map[string]float64{"a": 1. / 3, "b": 1. / 3, "c": 1. / 3}
-	placements := map[string]map[string]float64{"as assumed": alike, "one zone 80 %": {"a": 0.1, "b": 0.8, "c": 0.1}}
+	equalShares := map[string]float64{"a": 1. / 3, "b": 1. / 3, "c": 1. / 3}
+	demands := map[string]map[string]float64{"as assumed": equalShares, "one zone 80 %": {"a": 0.1, "b": 0.8, "c": 0.1}}
 	for _, l := range loops {
-		for placement, parts := range placements {
+		for demandName, byZone := range demands {
 			for _, load := range []float64{0.5, 0.7, 0.9, 1, 1.1, 1.3} {
-				busiest, late, moves := 1.22, 2, 0.0075
-				if l.demandChanges && placement != "as assumed" && load >= 1 {
+				busiest, maxPublished, maxMoves := 1.22, 2, 0.0075
+				if l.demandChanges && demandName != "as assumed" && load >= 1 {
 					// The less the nodes of zone c send and resend to its endpoint, the more capacity it has left for others. At
 					// exactly full load that oscillates: with changes applied in full it did so forever, and the maximum was 1.46.
-					busiest, late, moves = 1.30, 30, 0.04
+					busiest, maxPublished, maxMoves = 1.30, 30, 0.04
 				}
-				t.Run(fmt.Sprintf("%s, %s, load %g", l.name, placement, load), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%s, %s, load %g", l.name, demandName, load), func(t *testing.T) {
 					for seed := range uint64(2) {
-						w := newSimulation(seed, clusterShapes()["6-1-1"], alike)
-						got := w.loop(l, parts, load*8*capacity)
+						w := newSimulation(seed, clusterShapes()["6-1-1"], equalShares)
+						got := w.runLoop(l, byZone, load*8*capacity)
 						t.Logf("%+v", got)
-						if !(got.busiest <= busiest) || got.published > late || got.moves > moves {
-							t.Errorf("seed %d, in the last half hour: %+v, want at most %.2f, %d and %.4f", seed, got, busiest, late, moves)
+						if !(got.busiest <= busiest) || got.published > maxPublished || got.moves > maxMoves {
+							t.Errorf("seed %d, in the last half hour: %+v, want at most %.2f, %d and %.4f", seed, got, busiest, maxPublished, maxMoves)
 						}
 					}
 				})
@@ -147,28 +147,28 @@ type loopResult struct {
 	moves     float64
 }
 
-// loop simulates two hours of clients that would have the given rate at idle endpoints.
-func (w *simulation) loop(l loop, byZone map[string]float64, rate float64) loopResult {
+// runLoop simulates two hours of clients that would have the given rate at idle endpoints.
+func (s *simulation) runLoop(l loop, byZone map[string]float64, rate float64) loopResult {
 	offered, loads := map[string]float64{}, make([]float64, 8)
 	for zone, share := range byZone {
 		offered[zone] = rate * share
 	}
 	result, minShare, maxShare := loopResult{}, 1.0, 0.0
-	for w.now < 2*time.Hour {
-		demand, got := settle(l, offered, shares(w.published), loads)
-		all := 0.0
+	for s.now < 2*time.Hour {
+		demand, endpointRates := settle(l, offered, shares(s.published), loads)
+		total := 0.0
 		for _, zone := range slices.Sorted(maps.Keys(demand)) {
-			all += demand[zone]
+			total += demand[zone]
 		}
 		for zone := range demand {
-			demand[zone] /= all
+			demand[zone] /= total
 		}
-		if w.now >= 90*time.Minute {
-			result.busiest = max(result.busiest, slices.Max(got)/all*float64(len(got)))
-			minShare, maxShare = min(minShare, w.published["b"]), max(maxShare, w.published["b"])
+		if s.now >= 90*time.Minute {
+			result.busiest = max(result.busiest, slices.Max(endpointRates)/total*float64(len(endpointRates)))
+			minShare, maxShare = min(minShare, s.published["b"]), max(maxShare, s.published["b"])
 		}
-		w.step(all, demand)
+		s.step(total, demand)
 	}
-	result.published, result.moves = w.publishedSince(90*time.Minute), maxShare-minShare
+	result.published, result.moves = s.publishedSince(90*time.Minute), maxShare-minShare
 	return result
 }

@@ -18,11 +18,11 @@ import (
 )
 
 func TestZoneSharesSumToAMillion(t *testing.T) {
-	chance := rand.New(rand.NewPCG(1, 2))
+	rng := rand.New(rand.NewPCG(1, 2))
 	for range 1000 {
 		shares, sum := map[string]float64{}, 0.0
-		for zone := range 1 + chance.IntN(64) {
-			share := chance.Float64()
+		for zone := range 1 + rng.IntN(64) {
+			share := rng.Float64()
 			shares[fmt.Sprint(zone)] = share
 			sum += share
 		}
@@ -119,17 +119,17 @@ func TestChanges(t *testing.T) {
 	foreign.Labels = nil
 	unrequested := newState(map[string]string{"web": "1"}, storedObject(t, "1"))
 	unrequested.services["shop/web"] = service("web", "1", policy.ClientsAnnotation, "shop/front")
-	many := newReport(First, 2)
-	many.Shares = map[string]float64{}
+	tooManyZones := newReport(First, 2)
+	tooManyZones.Shares = map[string]float64{}
 	for zone := range servicedemand.MaxZones + 1 {
-		many.Shares[fmt.Sprint(zone)] = 1. / (servicedemand.MaxZones + 1)
+		tooManyZones.Shares[fmt.Sprint(zone)] = 1. / (servicedemand.MaxZones + 1)
 	}
-	differs := func(report Report) Report {
+	asChanged := func(report Report) Report {
 		report.Reason, report.Skew = Changed, 4
 		return report
 	}
-	another := storedObject(t, "1")
-	another.ObservedAt, another.Zones = metav1.Time{}, []servicedemand.Zone{{Zone: "a"}}
+	otherVersion := storedObject(t, "1")
+	otherVersion.ObservedAt, otherVersion.Zones = metav1.Time{}, []servicedemand.Zone{{Zone: "a"}}
 	for _, c := range []struct {
 		name string
 		seen *state
@@ -143,15 +143,15 @@ func TestChanges(t *testing.T) {
 		{"below the threshold", newState(map[string]string{"web": "1"}, storedObject(t, "1")), newReport(BelowThreshold, 1), "delete 1"},
 		{"written for an earlier Service of that name", newState(map[string]string{"web": "2"}, storedObject(t, "1")), newReport(First, 2), "delete +Inf"},
 		{"the Service was deleted", newState(nil, storedObject(t, "1")), Report{}, "delete +Inf"},
-		{"written by another version of the webhook", newState(map[string]string{"web": "1"}, another), newReport(First, 2), "delete +Inf"},
+		{"written by another version of the webhook", newState(map[string]string{"web": "1"}, otherVersion), newReport(First, 2), "delete +Inf"},
 		{"no longer requested", unrequested, Report{}, "delete +Inf"},
 		{"unmanaged", newState(map[string]string{"web": "1"}, foreign), newReport(First, 2), ""},
-		{"too many zones", newState(map[string]string{"web": "1"}), many, "at most 512 allowed"},
-		{"too many zones, and a stored object", newState(map[string]string{"web": "1"}, storedObject(t, "1")), differs(many), "delete 4; at most 512 allowed"},
+		{"too many zones", newState(map[string]string{"web": "1"}), tooManyZones, "at most 512 allowed"},
+		{"too many zones, and a stored object", newState(map[string]string{"web": "1"}, storedObject(t, "1")), asChanged(tooManyZones), "delete 4; at most 512 allowed"},
 	} {
-		rewrites, err := c.seen.changes(midnight, Round{Decided: map[string]Report{"shop/web": c.what}})
+		changes, err := c.seen.changes(midnight, Round{Decided: map[string]Report{"shop/web": c.what}})
 		var got []string
-		for _, r := range rewrites {
+		for _, r := range changes {
 			operation := map[[2]bool]string{{false, true}: "create", {true, true}: "update", {true, false}: "delete"}
 			got = append(got, fmt.Sprintf("%s %g", operation[[2]bool{r.before != nil, r.after != nil}], r.skew))
 		}
@@ -205,8 +205,8 @@ func TestSettingsPublishAndCompare(t *testing.T) {
 		if c.source != "" {
 			metav1.SetMetaDataAnnotation(&s.ObjectMeta, policy.DemandSourceAnnotation, c.source)
 		}
-		byWord, byDefault := (&Options{}).settings(), (&Options{MeasuredByDefault: true}).settings()
-		got := [4]bool{byWord.publishesDemand(s), byDefault.publishesDemand(s), byWord.isComparable(s), byDefault.isComparable(s)}
+		byAnnotation, byDefault := (&Options{}).settings(), (&Options{MeasuredByDefault: true}).settings()
+		got := [4]bool{byAnnotation.publishesDemand(s), byDefault.publishesDemand(s), byAnnotation.isComparable(s), byDefault.isComparable(s)}
 		if want := [4]bool{c.byWord, c.byDefault, c.isCompared, c.orElse}; got != want {
 			t.Errorf("clients %q, source %q: published, published by default, comparable, comparable by default: %v, want %v",
 				c.clients, c.source, got, want)

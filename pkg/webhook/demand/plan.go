@@ -44,8 +44,8 @@ type Backlog struct {
 
 // fairQueue schedules writes. The zero value has scheduled nothing.
 type fairQueue struct {
-	nextSlot    time.Time  // when the budget allows the next write
-	virtualTime fair.Queue // all Namespaces with changes get the same number of bytes
+	nextSlot time.Time  // when the budget allows the next write
+	served   fair.Queue // all Namespaces with changes get the same number of bytes
 	// writeTimes are the write times of the last hour, and queuedSince is when each change was first requested, by
 	// Service.
 	writeTimes  map[string][]time.Time
@@ -59,16 +59,16 @@ func (q *fairQueue) plan(now time.Time, interval time.Duration, proxies int, cha
 	var writes []scheduledWrite
 	planned := map[string]bool{}
 	for _, ready := range q.ready(now, interval, changes) {
-		for _, next := range fair.Schedule(&q.virtualTime, ready, change.share) {
+		for _, c := range fair.Schedule(&q.served, ready, change.share) {
 			writeTime := slices.MaxFunc([]time.Time{now, q.nextSlot}, time.Time.Compare)
 			if !writeTime.Before(now.Add(interval)) {
 				break
 			}
-			writes = append(writes, scheduledWrite{next, writeTime})
-			planned[next.key()] = true
-			q.virtualTime.OnServed(next.share())
-			q.writeTimes[next.key()] = append(q.writeTimes[next.key()], writeTime)
-			q.nextSlot = writeTime.Add(cost(next.bytes, proxies))
+			writes = append(writes, scheduledWrite{c, writeTime})
+			planned[c.key()] = true
+			q.served.OnServed(c.share())
+			q.writeTimes[c.key()] = append(q.writeTimes[c.key()], writeTime)
+			q.nextSlot = writeTime.Add(cost(c.bytes, proxies))
 		}
 	}
 	return writes, q.backlog(now, changes, planned)
@@ -86,7 +86,7 @@ func (q *fairQueue) expire(now time.Time, changes []change) {
 		q.writeTimes = map[string][]time.Time{}
 	}
 	if len(changes) == 0 {
-		q.virtualTime = fair.Queue{}
+		q.served = fair.Queue{}
 	}
 	pending := make(map[string]time.Time, len(changes))
 	for _, c := range changes {

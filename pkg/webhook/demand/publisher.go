@@ -83,14 +83,14 @@ func Run(ctx context.Context, config *rest.Config, options Options) error {
 		Leases: clients.CoordinationV1(), Namespace: options.Namespace, Lease: electionLease, Identity: options.Identity,
 		Task: "measuring demand",
 		Lead: func(ctx context.Context) error {
-			publishing, err := newReconciler(config, options, clients.CoordinationV1())
+			r, err := newReconciler(config, options, clients.CoordinationV1())
 			if err != nil {
 				return err
 			}
 			l := &leader{
-				options: options, reconciler: publishing,
+				options: options, reconciler: r,
 				token:        token{accounts: clients.CoreV1().ServiceAccounts(options.Namespace), account: options.Account},
-				skewReporter: skewReporter{events: clients.EventsV1(), identity: options.Identity, after: cmp.Or(options.MinSkewDuration, minSkewDuration)},
+				skewReporter: skewReporter{events: clients.EventsV1(), identity: options.Identity, minDuration: cmp.Or(options.MinSkewDuration, minSkewDuration)},
 			}
 			return l.lead(ctx, config)
 		},
@@ -254,8 +254,8 @@ func (l *leader) pull(ctx context.Context, targets []Target, interval time.Durat
 	if err != nil {
 		return PullErrors{}, err
 	}
-	over := time.Duration(requestSpread * float64(interval))
-	return l.options.Puller.Pull(ctx, bearer, targets, over, func(node string, page demandapi.Page) {
+	spread := time.Duration(requestSpread * float64(interval))
+	return l.options.Puller.Pull(ctx, bearer, targets, spread, func(node string, page demandapi.Page) {
 		l.aggregator.AddReport(node, time.Now(), page)
 	}), nil
 }
@@ -306,8 +306,8 @@ func (l *leader) nodes(ctx context.Context) ([]Node, []Target, error) {
 				continue
 			}
 			addr, err := netip.ParseAddr(endpoint.Addresses[0])
-			known, has := addrs[*endpoint.NodeName]
-			if err == nil && (!has || addr.Less(known)) {
+			lowest, has := addrs[*endpoint.NodeName]
+			if err == nil && (!has || addr.Less(lowest)) {
 				addrs[*endpoint.NodeName] = addr
 			}
 		}

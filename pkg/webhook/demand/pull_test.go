@@ -18,8 +18,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand"
 )
 
-// proxies returns a puller, and starts one server for many nodes, at any loopback address.
-func proxies(t *testing.T, response http.HandlerFunc) *demand.Puller {
+// newTestPuller returns a puller, and starts one server for many nodes, at any loopback address.
+func newTestPuller(t *testing.T, response http.HandlerFunc) *demand.Puller {
 	t.Helper()
 	server := httptest.NewUnstartedServer(response)
 	listener, err := net.Listen("tcp4", "0.0.0.0:0") // including all loopback addresses
@@ -38,7 +38,7 @@ var loopback = []demand.Target{{Node: "a-0", Addr: netip.MustParseAddr("127.0.0.
 
 func TestPullSendsTokenAndCursor(t *testing.T) {
 	var requests []string
-	puller := proxies(t, func(w http.ResponseWriter, r *http.Request) {
+	puller := newTestPuller(t, func(w http.ResponseWriter, r *http.Request) {
 		requests = append(requests, r.Method+" "+r.URL.String()+" "+r.Header.Get("Authorization"))
 		_, _ = w.Write(demandapi.Page{Cursor: fmt.Sprint("c", len(requests)), Duration: interval, Counts: map[string]uint64{"shop/web": 7}}.Text())
 	})
@@ -67,7 +67,7 @@ func TestPullErrorContainsNode(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			errs := proxies(t, response).Pull(t.Context(), "secret", loopback, 0,
+			errs := newTestPuller(t, response).Pull(t.Context(), "secret", loopback, 0,
 				func(string, demandapi.Page) { t.Error("unexpected report") })
 			if errs.Nodes != 1 || errs.Sample == nil || !strings.Contains(errs.Sample.Error(), "node a-0 at 127.0.0.1:") {
 				t.Errorf("errors %v, want one with the node", errs)
@@ -81,7 +81,7 @@ func TestPullErrorContainsNode(t *testing.T) {
 func TestUnresponsiveNodesDoNotDelayOthers(t *testing.T) {
 	const count = 150
 	end := make(chan struct{})
-	puller := proxies(t, func(w http.ResponseWriter, r *http.Request) {
+	puller := newTestPuller(t, func(w http.ResponseWriter, r *http.Request) {
 		if host := netip.MustParseAddrPort(r.Host).Addr().As4(); host[1] != 0 {
 			select {
 			case <-end:
@@ -105,8 +105,8 @@ func TestUnresponsiveNodesDoNotDelayOthers(t *testing.T) {
 	if reported != count/3 || errs.Nodes != count-reported {
 		t.Errorf("%d nodes reported, and %d failed, of %d", reported, errs.Nodes, count)
 	}
-	if all := time.Since(began); last > all-2*time.Second { // the unresponsive ones have five seconds each
-		t.Errorf("the last response arrived after %s, and the round ended after %s", last, all)
+	if total := time.Since(began); last > total-2*time.Second { // the unresponsive ones have five seconds each
+		t.Errorf("the last response arrived after %s, and the round ended after %s", last, total)
 	}
 }
 
@@ -116,7 +116,7 @@ func TestUnresponsiveNodesDoNotDelayOthers(t *testing.T) {
 func TestPullAndAggregate(t *testing.T) {
 	const count = 200
 	var requests atomic.Int64
-	puller := proxies(t, func(w http.ResponseWriter, r *http.Request) {
+	puller := newTestPuller(t, func(w http.ResponseWriter, r *http.Request) {
 		page := demandapi.Page{Cursor: fmt.Sprint(requests.Add(1)), Duration: interval, Counts: map[string]uint64{}}
 		host := netip.MustParseAddrPort(r.Host).Addr().As4()
 		for service := range 50 {

@@ -45,15 +45,15 @@ func newReconciler(config *rest.Config, options Options, leases coordinationclie
 	}
 	mapper := meta.NewDefaultRESTMapper(nil) // the default mapper queries the API server, which may be down
 	mapper.Add(servicedemand.Group.WithKind(servicedemand.Kind), meta.RESTScopeNamespace)
-	inJSON := rest.CopyConfig(config) // custom resources do not support protobuf
-	inJSON.ContentType = runtime.ContentTypeJSON
+	jsonConfig := rest.CopyConfig(config) // custom resources do not support protobuf
+	jsonConfig.ContentType = runtime.ContentTypeJSON
 	// The budget is in plan.go.
-	inJSON.QPS, inJSON.Burst = 2*writesPerSecond, 2*writesPerSecond
-	objects, err := cache.New(inJSON, cache.Options{Scheme: scheme, Mapper: mapper})
+	jsonConfig.QPS, jsonConfig.Burst = 2*writesPerSecond, 2*writesPerSecond
+	objects, err := cache.New(jsonConfig, cache.Options{Scheme: scheme, Mapper: mapper})
 	if err != nil {
 		return nil, fmt.Errorf("create cache of ServiceDemands: %w", err)
 	}
-	writer, err := client.New(inJSON, client.Options{Scheme: scheme, Mapper: mapper})
+	writer, err := client.New(jsonConfig, client.Options{Scheme: scheme, Mapper: mapper})
 	if err != nil {
 		return nil, fmt.Errorf("create client for ServiceDemands: %w", err)
 	}
@@ -144,8 +144,8 @@ func (r *reconciler) write(ctx context.Context, key string, w objectChange) {
 	switch {
 	case w.after == nil:
 		operation = "delete"
-		same := client.Preconditions{UID: &w.before.UID, ResourceVersion: &w.before.ResourceVersion}
-		err = r.writer.Delete(ctx, w.before.DeepCopy(), same)
+		preconditions := client.Preconditions{UID: &w.before.UID, ResourceVersion: &w.before.ResourceVersion}
+		err = r.writer.Delete(ctx, w.before.DeepCopy(), preconditions)
 	case w.before == nil:
 		err = r.writer.Create(ctx, w.after)
 	default:

@@ -23,15 +23,15 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// server accepts objects, or rejects some.
-type server struct {
+// fakeWriter accepts objects, or rejects some.
+type fakeWriter struct {
 	client.Writer
 	mutex   sync.Mutex
 	rejects map[string]error
 	created []string
 }
 
-func (s *server) Create(_ context.Context, object client.Object, _ ...client.CreateOption) error {
+func (s *fakeWriter) Create(_ context.Context, object client.Object, _ ...client.CreateOption) error {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	if err := s.rejects[object.GetName()]; err != nil {
@@ -41,27 +41,27 @@ func (s *server) Create(_ context.Context, object client.Object, _ ...client.Cre
 	return nil
 }
 
-// recordedEvents records the calls of an Observer.
-type recordedEvents struct {
+// recordingObserver records the calls of an Observer.
+type recordingObserver struct {
 	Observer
 	mutex             sync.Mutex
 	published, failed int
-	waiting           []Backlog
+	backlogs          []Backlog
 }
 
-func (o *recordedEvents) Queued(waiting Backlog) {
+func (o *recordingObserver) Queued(waiting Backlog) {
 	o.mutex.Lock()
 	defer o.mutex.Unlock()
-	o.waiting = append(o.waiting, waiting)
+	o.backlogs = append(o.backlogs, waiting)
 }
 
-func (o *recordedEvents) Published(string) {
+func (o *recordingObserver) Published(string) {
 	o.mutex.Lock()
 	defer o.mutex.Unlock()
 	o.published++
 }
 
-func (o *recordedEvents) MeasureFailed() {
+func (o *recordingObserver) MeasureFailed() {
 	o.mutex.Lock()
 	defer o.mutex.Unlock()
 	o.failed++
@@ -71,8 +71,8 @@ func (o *recordedEvents) MeasureFailed() {
 // error.
 func TestRejectedWriteIsLoggedOnce(t *testing.T) {
 	exists := apierrors.NewAlreadyExists(schema.GroupResource{Resource: "servicedemands"}, "b")
-	api := &server{rejects: map[string]error{"a": errors.New("rejected by quota"), "b": exists}}
-	log, observer := logs.New(t, "the publisher"), &recordedEvents{}
+	api := &fakeWriter{rejects: map[string]error{"a": errors.New("rejected by quota"), "b": exists}}
+	log, observer := logs.New(t, "the publisher"), &recordingObserver{}
 	r := &reconciler{writer: api, observer: observer, log: log.Logger(), logged: map[string]string{}}
 	s, round := newState(nil), Round{Decided: map[string]Report{}}
 	for _, name := range []string{"a", "b", "c", "d"} {
@@ -92,8 +92,8 @@ func TestRejectedWriteIsLoggedOnce(t *testing.T) {
 	if lines := log.Lines("object="); len(lines) != 1 || !strings.Contains(lines[0], "rejected by quota") {
 		t.Errorf("log lines: %q", lines)
 	}
-	if fmt.Sprint(observer.waiting) != "[{0 0s} {0 0s} {0 0s}]" {
-		t.Errorf("backlogs: %v", observer.waiting)
+	if fmt.Sprint(observer.backlogs) != "[{0 0s} {0 0s} {0 0s}]" {
+		t.Errorf("backlogs: %v", observer.backlogs)
 	}
 	// After a success, another rejection is logged.
 	api.rejects = nil
@@ -110,8 +110,8 @@ func TestRejectedWriteIsLoggedOnce(t *testing.T) {
 // TestScheduledWriteEndsWithTerm checks that a write which is not due by the end of the term is not performed: the next
 // leader decides again.
 func TestScheduledWriteEndsWithTerm(t *testing.T) {
-	api := &server{}
-	r := &reconciler{writer: api, observer: &recordedEvents{}, log: logs.New(t, "the publisher").Logger(), logged: map[string]string{}}
+	api := &fakeWriter{}
+	r := &reconciler{writer: api, observer: &recordingObserver{}, log: logs.New(t, "the publisher").Logger(), logged: map[string]string{}}
 	s, round := newState(map[string]string{"web": "1"}), Round{Decided: map[string]Report{"shop/web": newReport(First, 2)}}
 	ctx, end := context.WithCancel(t.Context())
 	must.Succeed(t, r.publish(ctx, time.Now().Add(time.Hour), time.Minute, 10, s, round))
@@ -122,17 +122,17 @@ func TestScheduledWriteEndsWithTerm(t *testing.T) {
 	}
 }
 
-// leases contains the Lease that is renewed.
-type leases struct {
+// fakeLeases contains the Lease that is renewed.
+type fakeLeases struct {
 	coordinationclient.LeaseInterface
 	renewed int
 }
 
-func (l *leases) Get(context.Context, string, metav1.GetOptions) (*coordinationv1.Lease, error) {
+func (l *fakeLeases) Get(context.Context, string, metav1.GetOptions) (*coordinationv1.Lease, error) {
 	return &coordinationv1.Lease{}, nil
 }
 
-func (l *leases) Update(_ context.Context, lease *coordinationv1.Lease, _ metav1.UpdateOptions) (*coordinationv1.Lease, error) {
+func (l *fakeLeases) Update(_ context.Context, lease *coordinationv1.Lease, _ metav1.UpdateOptions) (*coordinationv1.Lease, error) {
 	l.renewed++
 	return lease, nil
 }
@@ -140,15 +140,15 @@ func (l *leases) Update(_ context.Context, lease *coordinationv1.Lease, _ metav1
 // TestTooManyZonesStillRenewsLease checks that the Lease is renewed although one Service has too many zones, because
 // all other published state is current.
 func TestTooManyZonesStillRenewsLease(t *testing.T) {
-	lease := &leases{}
+	lease := &fakeLeases{}
 	r := &reconciler{
-		writer: &server{}, observer: &recordedEvents{}, log: logs.New(t, "the publisher").Logger(), logged: map[string]string{}, leases: lease,
+		writer: &fakeWriter{}, observer: &recordingObserver{}, log: logs.New(t, "the publisher").Logger(), logged: map[string]string{}, leases: lease,
 	}
-	many := newReport(First, 2)
+	tooManyZones := newReport(First, 2)
 	for zone := range servicedemand.MaxZones + 1 {
-		many.Shares[fmt.Sprint(zone)] = 1. / (servicedemand.MaxZones + 1)
+		tooManyZones.Shares[fmt.Sprint(zone)] = 1. / (servicedemand.MaxZones + 1)
 	}
-	s, round := newState(map[string]string{"web": "1"}), Round{Reporting: 9, Nodes: 10, Decided: map[string]Report{"shop/web": many}}
+	s, round := newState(map[string]string{"web": "1"}), Round{Reporting: 9, Nodes: 10, Decided: map[string]Report{"shop/web": tooManyZones}}
 	err := r.publish(t.Context(), time.Now(), time.Minute, 10, s, round)
 	r.writing.Wait()
 	if err == nil || !strings.Contains(err.Error(), "at most 512") || lease.renewed != 1 {

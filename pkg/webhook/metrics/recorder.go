@@ -105,10 +105,10 @@ func (r *Recorder) ConfigurationFailed() { r.set(configurationValid, 0) }
 
 // Published records that all TopologySlices were up to date at a time, with the number of slices, nodes, and keys that
 // are not published. lag is how long the first change waited; 0 if there was none.
-func (r *Recorder) Published(at time.Time, slices, nodes, skipped int, lag time.Duration) {
+func (r *Recorder) Published(at time.Time, slices, nodes, unpublishedKeys int, lag time.Duration) {
 	r.set(topologySlices, float64(slices))
 	r.set(topologyNodes, float64(nodes))
-	r.set(topologyKeysUnpublished, float64(skipped))
+	r.set(topologyKeysUnpublished, float64(unpublishedKeys))
 	r.setTime(topologyPublished, at)
 	if lag > 0 {
 		r.histograms[topologyLag].WithLabelValues().Observe(lag.Seconds())

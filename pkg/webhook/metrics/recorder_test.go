@@ -83,10 +83,10 @@ func initialSeries() map[string]float64 {
 	for _, rule := range rules.Rules() {
 		values["violations_total deny "+string(rule.ID)], values["violations_total warn "+string(rule.ID)] = 0, 0
 	}
-	for _, origin := range rules.DefaultSources() {
-		values["defaulting_decisions_total none "+string(origin)] = 0
+	for _, source := range rules.DefaultSources() {
+		values["defaulting_decisions_total none "+string(source)] = 0
 		for _, setting := range rules.DefaultSettings() {
-			values["defaulting_decisions_total "+string(setting)+" "+string(origin)] = 0
+			values["defaulting_decisions_total "+string(setting)+" "+string(source)] = 0
 		}
 	}
 	for _, operation := range certs.Operations() {
@@ -265,9 +265,9 @@ func TestREADMEListsAllMetrics(t *testing.T) {
 		slices.Sort(sorted)
 		want[name] = kind + " " + strings.Join(sorted, ", ")
 	}
-	const all = 21
-	if len(want) != all {
-		t.Errorf("%d metrics are documented, want %d", len(want), all)
+	const numMetrics = 21
+	if len(want) != numMetrics {
+		t.Errorf("%d metrics are documented, want %d", len(want), numMetrics)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("metrics (-documented +registered):\n%s", diff)

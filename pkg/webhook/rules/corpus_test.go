@@ -15,7 +15,7 @@ import (
 func TestRulesMatchCases(t *testing.T) {
 	for _, c := range rulecases.Cases(t) {
 		if !isWebhookCase(c) {
-			continue // the policies' own, see TestEveryCaseIsInOrder
+			continue // the policies' own, see TestCasesAreConsistent
 		}
 		t.Run(c.Name, func(t *testing.T) {
 			got := wantOf(evaluate(t, c))
@@ -54,7 +54,7 @@ func TestDefaultsMatchCases(t *testing.T) {
 }
 
 // An object that stays unchanged is never denied and gets no warnings.
-func TestAnUnchangedObjectHasNoViolations(t *testing.T) {
+func TestUnchangedObjectHasNoViolations(t *testing.T) {
 	for _, c := range rulecases.Cases(t) {
 		if !isWebhookCase(c) {
 			continue
@@ -91,25 +91,25 @@ func TestMessagesAreShortAndContainTheRule(t *testing.T) {
 
 // A rule that no case violates is not tested.
 func TestEveryRuleHasACase(t *testing.T) {
-	broken := map[rules.ID]bool{}
+	violated := map[rules.ID]bool{}
 	for _, c := range rulecases.Cases(t) {
 		for _, want := range c.Want {
-			broken[want.Rule] = true
+			violated[want.Rule] = true
 		}
 	}
 	for _, rule := range rules.Rules() {
-		if !broken[rule.ID] {
+		if !violated[rule.ID] {
 			t.Errorf("no case violates %s: %s", rule.ID, rule.Summary)
 		}
-		delete(broken, rule.ID)
+		delete(violated, rule.ID)
 	}
-	for id := range broken {
+	for id := range violated {
 		t.Errorf("a case violates %s, which does not exist", id)
 	}
 }
 
 // Names are unique, kinds match, and actions without settings are the rules' defaults: other suites rely on that.
-func TestEveryCaseIsInOrder(t *testing.T) {
+func TestCasesAreConsistent(t *testing.T) {
 	seen := map[string]bool{}
 	for _, c := range rulecases.Cases(t) {
 		if c.Name == "" || seen[c.Name] {

@@ -64,7 +64,7 @@ func TestDefaultPatch(t *testing.T) {
 			if diff := cmp.Diff(c.patch, string(patch)); diff != "" {
 				t.Errorf("patch (-want +got):\n%s", diff)
 			}
-			got := patched(t, []byte(c.object), c.add.Patch(&service))
+			got := applyPatch(t, []byte(c.object), c.add.Patch(&service))
 			if !jsonpatch.Equal([]byte(c.want), got) {
 				t.Errorf("patched %s, want %s", got, c.want)
 			}
@@ -78,8 +78,8 @@ func TestUnknownDefaultHasNoPatch(t *testing.T) {
 	}
 }
 
-// patched applies a patch in the same way as the API server.
-func patched(t *testing.T, object []byte, operations []PatchOperation) []byte {
+// applyPatch applies a patch in the same way as the API server.
+func applyPatch(t *testing.T, object []byte, operations []PatchOperation) []byte {
 	t.Helper()
 	text, err := json.Marshal(operations)
 	if err != nil {
@@ -96,8 +96,8 @@ func patched(t *testing.T, object []byte, operations []PatchOperation) []byte {
 	return result
 }
 
-// world is a random request with all inputs of the decision about it.
-type world struct {
+// randomInput is a random request with all inputs of the decision about it.
+type randomInput struct {
 	object    map[string]any
 	namespace NamespaceDefaults
 	facts     Facts
@@ -115,8 +115,8 @@ func maybeSet(random *rand.Rand, fields map[string]any, key string, values ...an
 	}
 }
 
-func randomRequest(random *rand.Rand) world {
-	return world{
+func randomRequest(random *rand.Rand) randomInput {
+	return randomInput{
 		object:    randomObject(random),
 		namespace: randomNamespace(random),
 		facts:     pickOne(random, Facts{}, inZones("a"), inZones("a", "b"), inZones("a", "b", "c")),
@@ -198,8 +198,8 @@ func randomSettings(random *rand.Rand) *Settings {
 	return settings
 }
 
-// allowed are all paths that a patch may add.
-var allowed = []string{
+// allowedPaths are all paths that a patch may add.
+var allowedPaths = []string{
 	"metadata.annotations[" + policy.TopologyModeAnnotation + "]", "metadata.annotations[" + policy.TopologyKeysAnnotation + "]",
 	"spec.trafficDistribution",
 }
@@ -213,7 +213,7 @@ func TestDefaultingInvariants(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		service := decoded(t, before)
+		service := decodeService(t, before)
 		decision := DecideDefault(service, w.namespace, w.facts, w.settings, w.isUpdate)
 		if (decision.Add != nil) == (decision.Reason != "") && decision.Source != FromNone {
 			t.Fatalf("round %d: added %v, reason %q", round, decision.Add, decision.Reason)
@@ -223,36 +223,36 @@ func TestDefaultingInvariants(t *testing.T) {
 			continue
 		}
 		outcomes[string(decision.Add.Setting)+", "+string(decision.Source)]++
-		after := patched(t, before, decision.Add.Patch(service))
-		if faults := w.faultsOf(t, before, after, decision); len(faults) > 0 {
+		after := applyPatch(t, before, decision.Add.Patch(service))
+		if faults := w.violatedInvariants(t, before, after, decision); len(faults) > 0 {
 			t.Fatalf("round %d: %s\nbefore %s\nafter  %s", round, strings.Join(faults, "; "), before, after)
 		}
 	}
-	const ways = 5 + 2*3 // no default from each source; each setting from a Namespace and the cluster
-	if len(outcomes) != ways {
+	const numOutcomes = 5 + 2*3 // no default from each source; each setting from a Namespace and the cluster
+	if len(outcomes) != numOutcomes {
 		t.Errorf("the random requests do not cover all outcomes: %v", outcomes)
 	}
 }
 
-// faultsOf returns the invariants that a patched Service violates.
-func (w world) faultsOf(t *testing.T, before, after []byte, decision DefaultDecision) (faults []string) {
+// violatedInvariants returns the invariants that a patched Service violates.
+func (w randomInput) violatedInvariants(t *testing.T, before, after []byte, decision DefaultDecision) (faults []string) {
 	t.Helper()
-	was, is := decoded(t, before), decoded(t, after)
-	if again := DecideDefault(is, w.namespace, w.facts, w.settings, w.isUpdate); again.Add != nil {
+	oldService, newService := decodeService(t, before), decodeService(t, after)
+	if again := DecideDefault(newService, w.namespace, w.facts, w.settings, w.isUpdate); again.Add != nil {
 		faults = append(faults, fmt.Sprintf("a second decision adds %v", *again.Add))
 	}
-	if explicit := explicitSetting(was); explicit != "" {
+	if explicit := explicitSetting(oldService); explicit != "" {
 		faults = append(faults, "a default is added to an explicit setting: "+explicit)
 	}
-	if added := differences(t, before, after); len(added) != 1 || !strings.Contains(strings.Join(allowed, " "), added[0]) {
+	if added := differences(t, before, after); len(added) != 1 || !strings.Contains(strings.Join(allowedPaths, " "), added[0]) {
 		faults = append(faults, fmt.Sprintf("the patch changes %v", added))
 	}
-	mode, hasMode := is.Metadata.Annotations[policy.TopologyModeAnnotation]
-	if hints, hasHints := is.Metadata.Annotations[policy.TopologyAwareHintsAnnotation]; hasMode && hasHints && mode != hints {
+	mode, hasMode := newService.Metadata.Annotations[policy.TopologyModeAnnotation]
+	if hints, hasHints := newService.Metadata.Annotations[policy.TopologyAwareHintsAnnotation]; hasMode && hasHints && mode != hints {
 		faults = append(faults, "the API server rejects the Service: two modes")
 	}
-	denied := ReviewService(nil, was, w.facts, w.settings).Denied
-	for _, violation := range ReviewService(nil, is, w.facts, w.settings).Denied {
+	denied := ReviewService(nil, oldService, w.facts, w.settings).Denied
+	for _, violation := range ReviewService(nil, newService, w.facts, w.settings).Denied {
 		if !contains(denied, violation) {
 			faults = append(faults, fmt.Sprintf("%v is denied because of the default %v", violation.Error, *decision.Add))
 		}
@@ -269,7 +269,7 @@ func contains(all []Violation, one Violation) bool {
 	return false
 }
 
-func decoded(t *testing.T, object []byte) *Service {
+func decodeService(t *testing.T, object []byte) *Service {
 	t.Helper()
 	var service Service
 	if err := json.Unmarshal(object, &service); err != nil {
@@ -281,21 +281,21 @@ func decoded(t *testing.T, object []byte) *Service {
 // differences returns the paths at which two objects differ. Null counts as absent.
 func differences(t *testing.T, before, after []byte) []string {
 	t.Helper()
-	var was, is map[string]any
-	if err := json.Unmarshal(before, &was); err != nil {
+	var oldFields, newFields map[string]any
+	if err := json.Unmarshal(before, &oldFields); err != nil {
 		t.Fatal(err)
 	}
-	if err := json.Unmarshal(after, &is); err != nil {
+	if err := json.Unmarshal(after, &newFields); err != nil {
 		t.Fatal(err)
 	}
 	var all []string
-	for path, value := range leaves("", is) {
-		if old, had := leaves("", was)[path]; !had || old != value {
+	for path, value := range leaves("", newFields) {
+		if old, had := leaves("", oldFields)[path]; !had || old != value {
 			all = append(all, path)
 		}
 	}
-	for path := range leaves("", was) {
-		if _, has := leaves("", is)[path]; !has {
+	for path := range leaves("", oldFields) {
+		if _, has := leaves("", newFields)[path]; !has {
 			all = append(all, path+" was removed")
 		}
 	}

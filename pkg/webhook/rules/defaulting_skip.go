@@ -84,16 +84,16 @@ func (c defaultingContext) clusterExemption() string {
 // administrator may have set a rule to deny that defaults violate, such as SVC030 where no Node has the rack of a
 // Namespace's keys.
 func (c defaultingContext) deniedBy() ID {
-	with := ReviewService(nil, c.candidate.applyTo(c.service), c.facts, c.settings)
-	if len(with.Denied) == 0 { // nearly always
+	withDefault := ReviewService(nil, c.candidate.applyTo(c.service), c.facts, c.settings)
+	if len(withDefault.Denied) == 0 { // nearly always
 		return ""
 	}
-	without := ReviewService(nil, c.service, c.facts, c.settings)
-	for _, violation := range with.Denied {
+	withoutDefault := ReviewService(nil, c.service, c.facts, c.settings)
+	for _, violation := range withDefault.Denied {
 		isSame := func(other Violation) bool {
 			return other.Rule == violation.Rule && other.Error.Field == violation.Error.Field
 		}
-		if !slices.ContainsFunc(without.Denied, isSame) {
+		if !slices.ContainsFunc(withoutDefault.Denied, isSame) {
 			return violation.Rule
 		}
 	}

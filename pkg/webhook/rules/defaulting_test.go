@@ -63,12 +63,12 @@ var (
 	zoneOrAny = Default{TopologyKeys, "topology.kubernetes.io/zone, *"}
 )
 
-func adds(add Default, origin DefaultSource) DefaultDecision {
-	return DefaultDecision{Add: &add, Source: origin}
+func adds(add Default, source DefaultSource) DefaultDecision {
+	return DefaultDecision{Add: &add, Source: source}
 }
 
-func addsNothing(origin DefaultSource, reason string) DefaultDecision {
-	return DefaultDecision{Source: origin, Reason: reason}
+func addsNothing(source DefaultSource, reason string) DefaultDecision {
+	return DefaultDecision{Source: source, Reason: reason}
 }
 
 func TestDecideDefaultPrecedence(t *testing.T) {
@@ -202,7 +202,7 @@ func TestDecideDefaultPrecedence(t *testing.T) {
 	}
 }
 
-func TestNothingIsAddedWhileTheNamespaceIsNotLoaded(t *testing.T) {
+func TestUnknownNamespaceGetsNoDefault(t *testing.T) {
 	got := DecideDefault(plainService(), NamespaceDefaults{}, inZones("a", "b"), &Settings{Default: &auto}, false)
 	if diff := cmp.Diff(addsNothing(FromNone, "the Namespace is not known yet"), got); diff != "" {
 		t.Errorf("decision (-want +got):\n%s", diff)
@@ -340,7 +340,7 @@ func TestDefaultWithLoadBound(t *testing.T) {
 	}
 }
 
-func TestDefaultThatARuleDeniesIsNotAdded(t *testing.T) {
+func TestDeniedDefaultIsNotAdded(t *testing.T) {
 	rack := namespaceWith(policy.DefaultTopologyKeysAnnotation, "example.com/rack, *")
 	settings := &Settings{Actions: map[ID]Action{"SVC030": Deny}}
 	got := DecideDefault(plainService(), rack, inZones("a", "b"), settings, false)

@@ -36,7 +36,7 @@ var namespaceDefaultKeys, serviceKeysByDefault = func() (names []string, meant m
 
 var knownServiceKeys = knownKeys{
 	unknownKeyText: "has no meaning on Services; ", hasSettings: true, otherKind: "Namespaces",
-	annotations: policy.OwnAnnotations,
+	annotations: policy.DomainAnnotations,
 	otherKeys: policy.NamesOf(func(a policy.Annotation) bool {
 		return !a.IsDeprecated && slices.Contains(policy.ModeAnnotations, a.Name)
 	}),
@@ -49,8 +49,8 @@ var knownNamespaceKeys = knownKeys{
 	onOtherKind: func() map[string]string {
 		meant := map[string]string{}
 		for _, annotation := range policy.Annotations {
-			if annotation.OnNamespace != "" {
-				meant[annotation.Name] = annotation.OnNamespace
+			if annotation.NamespaceAnnotation != "" {
+				meant[annotation.Name] = annotation.NamespaceAnnotation
 			}
 		}
 		return meant

@@ -17,13 +17,13 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// world generates Services with settings that users write, valid and invalid.
-type world struct{ *rand.Rand }
+// randomInput generates Services with settings that users write, valid and invalid.
+type randomInput struct{ *rand.Rand }
 
-func (w world) pick(values ...string) string { return values[w.IntN(len(values))] }
+func (w randomInput) pick(values ...string) string { return values[w.IntN(len(values))] }
 
 // mostly returns the first value more often than not.
-func (w world) mostly(usual string, others ...string) string {
+func (w randomInput) mostly(usual string, others ...string) string {
 	if w.IntN(3) > 0 {
 		return usual
 	}
@@ -33,7 +33,7 @@ func (w world) mostly(usual string, others ...string) string {
 const absent = "\x00"
 
 // keys returns a list of keys, which is valid about every second time.
-func (w world) keys() string {
+func (w randomInput) keys() string {
 	if w.IntN(2) == 0 {
 		return w.pick("kubernetes.io/hostname, ", "") + w.pick("topology.kubernetes.io/zone, ", "example.com/rack,", "") + "*"
 	}
@@ -54,7 +54,7 @@ func (w world) keys() string {
 	return strings.Join(picked, w.mostly(",", ", ", ";", " "))
 }
 
-func (w world) service() *corev1.Service {
+func (w randomInput) service() *corev1.Service {
 	service := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", Labels: map[string]string{}, Annotations: map[string]string{}},
 		Spec: corev1.ServiceSpec{
@@ -118,30 +118,30 @@ func toReviewed(service *corev1.Service) *rules.Service {
 
 // An update after which the proxy ignores keys is reported, unless the same keys were reported before.
 func TestIgnoredSettingsAreReportedOnUpdate(t *testing.T) {
-	w := world{rand.New(rand.NewPCG(7, 11))}
+	w := randomInput{rand.New(rand.NewPCG(7, 11))}
 	ignored, kept := 0, 0
 	for range 20_000 {
-		before, now := w.service(), w.service()
+		oldService, updated := w.service(), w.service()
 		if w.IntN(2) > 0 { // so that some stay unchanged
-			now.Annotations = maps.Clone(before.Annotations)
+			updated.Annotations = maps.Clone(oldService.Annotations)
 		}
-		if !isIgnored(now, "") {
+		if !isIgnored(updated, "") {
 			continue
 		}
 		ignored++
-		result := rules.ReviewService(toReviewed(before), toReviewed(now), rules.Facts{}, nil)
+		result := rules.ReviewService(toReviewed(oldService), toReviewed(updated), rules.Facts{}, nil)
 		if len(result.Denied)+len(result.Warned) > 0 {
 			continue
 		}
 		kept++
-		old := vicinityKeysOf(before)
-		for key, value := range ignoredKeysOf(now) {
-			if was, had := old[key]; !had || was != value {
-				t.Fatalf("no violation, although the proxy ignores %s of %v, updated from %v", key, now, before)
+		old := vicinityKeysOf(oldService)
+		for key, value := range ignoredKeysOf(updated) {
+			if oldValue, had := old[key]; !had || oldValue != value {
+				t.Fatalf("no violation, although the proxy ignores %s of %v, updated from %v", key, updated, oldService)
 			}
 		}
-		if !isIgnored(before, "") {
-			t.Fatalf("no violation, although the proxy ignores annotations of %v, and used those of %v", now, before)
+		if !isIgnored(oldService, "") {
+			t.Fatalf("no violation, although the proxy ignores annotations of %v, and used those of %v", updated, oldService)
 		}
 	}
 	if ignored < 1000 || kept < 100 {
@@ -207,7 +207,7 @@ var rulesOfIgnoredSettings = []rules.ID{
 
 // The proxy ignores what the rules deny, and nothing that they admit without a warning.
 func TestProxyIgnoresDeniedSettings(t *testing.T) {
-	w := world{rand.New(rand.NewPCG(19, 23))}
+	w := randomInput{rand.New(rand.NewPCG(19, 23))}
 	byRule := map[rules.ID]int{}
 	for range 30_000 {
 		service := w.service()
@@ -238,7 +238,7 @@ func TestProxyIgnoresDeniedSettings(t *testing.T) {
 
 // The proxy implements everything that is admitted without a warning. What it would not do is reported.
 func TestProxyAppliesAdmittedSettings(t *testing.T) {
-	w := world{rand.New(rand.NewPCG(3, 5))}
+	w := randomInput{rand.New(rand.NewPCG(3, 5))}
 	applied, ignored := 0, 0
 	for range 40_000 {
 		service, proxyName := w.service(), w.mostly("", "vicinity")
@@ -310,7 +310,7 @@ func checkHints(t *testing.T, service *corev1.Service, isServed, isClean bool) {
 
 // The invariants of updates, between any two Services.
 func TestUpdateInvariants(t *testing.T) {
-	w := world{rand.New(rand.NewPCG(7, 11))}
+	w := randomInput{rand.New(rand.NewPCG(7, 11))}
 	denied := 0
 	for range 10_000 {
 		old, service := toReviewed(w.service()), toReviewed(w.service())
@@ -373,7 +373,7 @@ func checkOrder(t *testing.T, result rules.Result) {
 
 // Fixing a problem never makes an update fail, whatever is removed from a Service with violations.
 func TestRemovingSettingsIsNotDenied(t *testing.T) {
-	w := world{rand.New(rand.NewPCG(13, 17))}
+	w := randomInput{rand.New(rand.NewPCG(13, 17))}
 	for range 10_000 {
 		old, updated := w.service(), (*corev1.Service)(nil)
 		updated = old.DeepCopy()

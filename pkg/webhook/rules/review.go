@@ -73,7 +73,7 @@ func reviewPatch(kind string, patch *Service, settings *Settings) Result {
 		settings = &Settings{}
 	}
 	found := examine(kind, subjectOf(nil, patch, Facts{}, settings))
-	return evaluate(previous{}, slices.DeleteFunc(found, func(v Violation) bool { return !v.row.standsAlone }), settings)
+	return evaluate(previous{}, slices.DeleteFunc(found, func(v Violation) bool { return !v.definition.standsAlone }), settings)
 }
 
 // asService returns the Namespace in the form that rules use: its metadata.
@@ -136,23 +136,23 @@ func evaluate(prev previous, current []Violation, settings *Settings) Result {
 	var result Result
 	for _, violation := range violations {
 		if settings.actionOf(violation) == Deny && !prev.contains(violation) {
-			result.Denied = report(result.Denied, violation)
+			result.Denied = appendLimited(result.Denied, violation)
 		}
 	}
 	isDenied := len(result.Denied) > 0 // then nothing changes, so earlier violations are not reported
 	for _, violation := range violations {
 		if settings.actionOf(violation) == Warn || prev.contains(violation) && !isDenied {
-			result.Warned = report(result.Warned, violation)
+			result.Warned = appendLimited(result.Warned, violation)
 		}
 	}
 	return result.deduplicate()
 }
 
 // actionOf returns the action for a new violation.
-func (s *Settings) actionOf(v Violation) Action { return s.Action(*v.row) }
+func (s *Settings) actionOf(v Violation) Action { return s.Action(*v.definition) }
 
-// report adds a violation to the reported ones, up to MaxViolations.
-func report(violations []Violation, v Violation) []Violation {
+// appendLimited adds a violation to the reported ones, up to MaxViolations.
+func appendLimited(violations []Violation, v Violation) []Violation {
 	if len(violations) == MaxViolations {
 		return violations
 	}
@@ -176,8 +176,8 @@ func sortViolations(violations []Violation) []Violation {
 // still violated then, it is reported. It never turns a denial into a warning.
 func (r Result) deduplicate() Result {
 	denied, warned := rulesOf(r.Denied), rulesOf(r.Warned)
-	r.Denied = slices.DeleteFunc(r.Denied, func(v Violation) bool { return denied[v.row.supersededBy] })
-	r.Warned = slices.DeleteFunc(r.Warned, func(v Violation) bool { return denied[v.row.supersededBy] || warned[v.row.supersededBy] })
+	r.Denied = slices.DeleteFunc(r.Denied, func(v Violation) bool { return denied[v.definition.supersededBy] })
+	r.Warned = slices.DeleteFunc(r.Warned, func(v Violation) bool { return denied[v.definition.supersededBy] || warned[v.definition.supersededBy] })
 	return r
 }
 

@@ -73,13 +73,13 @@ func TestHugeValuesAreComparedInFull(t *testing.T) {
 
 func TestNilSettingsAreDefaults(t *testing.T) {
 	service := withKeys("a b")
-	nothing, zero := ReviewService(nil, service, Facts{}, nil), ReviewService(nil, service, Facts{}, &Settings{})
-	if !slices.Equal(idsOf(nothing.Denied), idsOf(zero.Denied)) || len(zero.Denied) == 0 {
-		t.Errorf("denied by %v and %v", idsOf(nothing.Denied), idsOf(zero.Denied))
+	nilResult, zeroResult := ReviewService(nil, service, Facts{}, nil), ReviewService(nil, service, Facts{}, &Settings{})
+	if !slices.Equal(idsOf(nilResult.Denied), idsOf(zeroResult.Denied)) || len(zeroResult.Denied) == 0 {
+		t.Errorf("denied by %v and %v", idsOf(nilResult.Denied), idsOf(zeroResult.Denied))
 	}
 }
 
-func TestAMessageHasASuggestion(t *testing.T) {
+func TestMessagesHaveSuggestions(t *testing.T) {
 	annotated := func(key, value string) *Service {
 		return &Service{Metadata: Metadata{Annotations: map[string]string{key: value}}}
 	}

@@ -308,7 +308,7 @@ func examine(kind string, s *subject) []Violation {
 			continue
 		}
 		for _, violation := range rule.find(s) {
-			violation.Rule, violation.row = rule.ID, rule
+			violation.Rule, violation.definition = rule.ID, rule
 			all = append(all, violation)
 		}
 	}

@@ -90,14 +90,14 @@ func keysOnNoNode(s *subject) (violations []Violation) {
 	neverMatches := !slices.ContainsFunc(keys, isOnNode)
 	for _, key := range keys {
 		if !isOnNode(key) {
-			violations = append(violations, keysViolation(key, keyOnNoNode(key, nodes, neverMatches)))
+			violations = append(violations, keysViolation(key, keyOnNoNodeDetail(key, nodes, neverMatches)))
 		}
 	}
 	return violations
 }
 
-// keyOnNoNode returns the effect of a key that no Node has, and a suggestion.
-func keyOnNoNode(key policy.Key, nodes *NodeLabels, neverMatches bool) string {
+// keyOnNoNodeDetail returns the effect of a key that no Node has, and a suggestion.
+func keyOnNoNodeDetail(key policy.Key, nodes *NodeLabels, neverMatches bool) string {
 	detail := fmt.Sprintf("no node has label %q", truncateValue(string(key)))
 	if neverMatches {
 		detail += `; with no "*" all traffic fails`

@@ -111,7 +111,7 @@ func demandWithoutBound(s *subject) (violations []Violation) {
 	if !s.isServed() || len(s.boundAnnotations()) > 0 || len(nothingToBound(s)) > 0 {
 		return nil
 	}
-	const detail = policy.ClientsNeedBound + ", or set the proxy's --default-max-load"
+	const detail = policy.NeedsBound + ", or set the proxy's --default-max-load"
 	for _, key := range s.demandSettings() {
 		value := s.Metadata.Annotations[key]
 		violations = append(violations, violationOf(errorOf(field.ErrorTypeInvalid, annotation(key), value, detail), "", value))

@@ -39,8 +39,8 @@ func unknownMode(s *subject) []Violation {
 		if isTypoOfBalanced(value) {
 			return fmt.Sprintf("%q is treated as Disabled; did you mean %q?", Cut(value, maxValueInMessage), policy.ModeBalanced)
 		}
-		vendor, name, isVendors := strings.Cut(value, "/")
-		if isVendors && vendor != "" && name != "" || matchIgnoringCase(value, modeValues) != "" ||
+		vendor, name, hasDomain := strings.Cut(value, "/")
+		if hasDomain && vendor != "" && name != "" || matchIgnoringCase(value, modeValues) != "" ||
 			matchIgnoringCase(value, distributions) != "" {
 			return ""
 		}

@@ -55,7 +55,7 @@ func settingsOfAnotherProxy(s *subject) (violations []Violation) {
 // vicinityAnnotations returns the annotations that only Vicinity's proxy reads.
 func (s *subject) vicinityAnnotations() []string {
 	var keys []string
-	for _, key := range policy.OwnAnnotations {
+	for _, key := range policy.DomainAnnotations {
 		if _, present := s.annotation(key); present {
 			keys = append(keys, key)
 		}

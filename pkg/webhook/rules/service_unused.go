@@ -9,24 +9,24 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// setting is a topology setting that has an effect. A mode of Disabled is not among them: a user would not miss it.
-type setting struct{ name, value string }
+// effectiveSetting is a topology setting that has an effect. A mode of Disabled is not among them: a user would not miss it.
+type effectiveSetting struct{ name, value string }
 
-func (s *subject) settings() []setting {
-	var settings []setting
-	for _, key := range policy.OwnAnnotations {
+func (s *subject) settings() []effectiveSetting {
+	var settings []effectiveSetting
+	for _, key := range policy.DomainAnnotations {
 		if value, present := s.annotation(key); present {
-			settings = append(settings, setting{keyName(key), value})
+			settings = append(settings, effectiveSetting{keyName(key), value})
 		}
 	}
 	for _, key := range policy.ModeAnnotations {
 		value, present := s.Metadata.Annotations[key]
 		if present && value != policy.ModeDisabled && value != policy.ModeDisabledLower {
-			settings = append(settings, setting{keyName(key), value})
+			settings = append(settings, effectiveSetting{keyName(key), value})
 		}
 	}
 	if value, present := s.distribution(); present {
-		settings = append(settings, setting{"trafficDistribution", value})
+		settings = append(settings, effectiveSetting{"trafficDistribution", value})
 	}
 	return settings
 }
@@ -52,10 +52,10 @@ func settingsOfHeadless(s *subject) []Violation {
 
 // settingsWithKeys returns the settings that are not Vicinity's, and the demand source. With topology keys, a bound
 // does apply, but the connections to the endpoints are not measured.
-func (s *subject) settingsWithKeys() []setting {
-	return slices.DeleteFunc(s.settings(), func(setting setting) bool {
+func (s *subject) settingsWithKeys() []effectiveSetting {
+	return slices.DeleteFunc(s.settings(), func(setting effectiveSetting) bool {
 		return setting.name != keyName(policy.DemandSourceAnnotation) &&
-			slices.ContainsFunc(policy.OwnAnnotations, func(key string) bool { return setting.name == keyName(key) })
+			slices.ContainsFunc(policy.DomainAnnotations, func(key string) bool { return setting.name == keyName(key) })
 	})
 }
 
@@ -71,7 +71,7 @@ func keysOfMembers(s *subject) []Violation {
 
 // unusedViolation returns one violation for all settings that have no effect for the same reason. reason ends with the
 // verb of the fix.
-func unusedViolation(path *field.Path, value string, settings []setting, reason string) []Violation {
+func unusedViolation(path *field.Path, value string, settings []effectiveSetting, reason string) []Violation {
 	if len(settings) == 0 {
 		return nil
 	}
@@ -80,7 +80,7 @@ func unusedViolation(path *field.Path, value string, settings []setting, reason 
 }
 
 // joinNames joins the names of settings with commas and "and".
-func joinNames(settings []setting) string {
+func joinNames(settings []effectiveSetting) string {
 	names := make([]string, len(settings))
 	for i, setting := range settings {
 		names[i] = setting.name
@@ -92,14 +92,14 @@ func joinNames(settings []setting) string {
 	return strings.Join(names[:last], ", ") + " and " + names[last]
 }
 
-func plural(settings []setting, one, many string) string {
+func plural(settings []effectiveSetting, one, many string) string {
 	if len(settings) == 1 {
 		return one
 	}
 	return many
 }
 
-func inputsOf(settings []setting) []string {
+func inputsOf(settings []effectiveSetting) []string {
 	var inputs []string
 	for _, setting := range settings {
 		inputs = append(inputs, setting.name, setting.value)

@@ -16,7 +16,7 @@ type Violation struct {
 	// Error contains the field, the problem and the fix. Its text does not contain the rule.
 	Error *field.Error
 
-	row *Rule // the rule's entry in the list of rules
+	definition *Rule // the rule's entry in the list of rules
 	// value is the full bad value; the error's own text is bounded.
 	value string
 	// inputs are all other values on which the violation depends. If they change, the author gets a warning, not a denial.
@@ -65,7 +65,7 @@ func errorOf(kind field.ErrorType, path *field.Path, value, detail string) *fiel
 // own do, with the type of error and the bad value. That of a warning does not: API servers truncate long warnings.
 func (v Violation) Message() string {
 	text := v.Error.ErrorBody()
-	if v.row.Default == Warn {
+	if v.definition.Default == Warn {
 		text = v.Error.Detail
 	}
 	return v.Error.Field + ": " + text + " [" + string(v.Rule) + "]"

@@ -55,7 +55,7 @@ func (d Dependencies) validateService(body []byte) (*reviewDecision, error) {
 }
 
 func (d Dependencies) validateNamespace(body []byte) (*reviewDecision, error) {
-	request, err := decode[rules.Namespace](body, namespaces)
+	request, err := decode[rules.Namespace](body, namespaceTarget)
 	if err != nil {
 		return nil, err
 	}
@@ -82,11 +82,11 @@ func (d Dependencies) defaultService(body []byte) (*reviewDecision, error) {
 }
 
 // encodePatch returns the JSON Patch that adds a default; nil if there is nothing to add.
-func encodePatch(add *rules.Default, service *rules.Service) ([]byte, error) {
-	if add == nil {
+func encodePatch(added *rules.Default, service *rules.Service) ([]byte, error) {
+	if added == nil {
 		return nil, nil
 	}
-	operations := add.Patch(service)
+	operations := added.Patch(service)
 	if len(operations) == 0 {
 		return nil, nil
 	}

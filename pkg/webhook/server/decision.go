@@ -64,17 +64,17 @@ func (d *reviewDecision) status() *metav1.Status {
 // it drops a key if the result is not a valid label key.
 func (d *reviewDecision) audit() map[string]string {
 	annotations := map[string]string{}
-	if violations := d.violations(); violations != "" {
+	if violations := d.auditViolations(); violations != "" {
 		annotations["violations"] = violations
 	}
 	if d.defaulted != nil {
-		annotations["default"] = describe(*d.defaulted)
+		annotations["default"] = describeDefault(*d.defaulted)
 	}
 	return annotations
 }
 
-// violations lists each violated rule with its action once: "SVC001=deny,SVC027=warn".
-func (d *reviewDecision) violations() string {
+// auditViolations lists each violated rule with its action once: "SVC001=deny,SVC027=warn".
+func (d *reviewDecision) auditViolations() string {
 	var entries []string
 	seen := map[string]bool{}
 	add := func(violations []rules.Violation, action rules.Action) {
@@ -91,8 +91,8 @@ func (d *reviewDecision) violations() string {
 	return strings.Join(entries, ",")
 }
 
-// describe returns the added default and its source: "topology-mode=Auto; source: namespace".
-func describe(decision rules.DefaultDecision) string {
+// describeDefault returns the added default and its source: "topology-mode=Auto; source: namespace".
+func describeDefault(decision rules.DefaultDecision) string {
 	added := "none"
 	if decision.Add != nil {
 		added = fmt.Sprintf("%s=%s", decision.Add.Setting, decision.Add.Value)
@@ -104,8 +104,8 @@ func describe(decision rules.DefaultDecision) string {
 	return text
 }
 
-// rules returns the IDs of the rules that deny the request, for the log.
-func (d *reviewDecision) rules() []string {
+// denyingRules returns the IDs of the rules that deny the request, for the log.
+func (d *reviewDecision) denyingRules() []string {
 	var ids []string
 	for _, violation := range d.result.Denied {
 		ids = append(ids, string(violation.Rule))

@@ -65,7 +65,7 @@ func TestDrainServesRequestsAndClosesConnections(t *testing.T) {
 		}
 		late <- response
 	}()
-	wait.Until(t, "a review is in flight", func() bool { now, _ := r.observer.inFlightNow(); return now == 1 })
+	wait.Until(t, "a review is in flight", func() bool { current, _ := r.observer.inFlightNow(); return current == 1 })
 	if err := r.Ready(); err != nil {
 		t.Fatalf("not ready before draining: %v", err)
 	}
@@ -127,18 +127,18 @@ func TestShutdownTimeoutClosesConnections(t *testing.T) {
 		}
 	})
 	reviewCase := apiRequest{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath)
-	cut := make(chan error, 1)
+	clientErr := make(chan error, 1)
 	client := r.client(t)
 	go func() {
 		_, _, err := send(context.Background(), client, r.url+ValidateServicesPath, bytes.NewReader(reviewCase.body))
-		cut <- err
+		clientErr <- err
 	}()
-	wait.Until(t, "a review is in flight", func() bool { now, _ := r.observer.inFlightNow(); return now == 1 })
+	wait.Until(t, "a review is in flight", func() bool { current, _ := r.observer.inFlightNow(); return current == 1 })
 	r.stop()
 	if err := <-r.done; err != nil {
 		t.Error(err)
 	}
-	if err := <-cut; err == nil {
+	if err := <-clientErr; err == nil {
 		t.Error("the client got a response that the server did not send")
 	}
 	if !strings.Contains(r.log.String(), "closing the remaining connections") {

@@ -32,8 +32,8 @@ func FuzzAdmissionReview(f *testing.F) {
 			f.Add(body.body)
 		}
 	}
-	for _, about := range validRequests() {
-		f.Add(about.review(f, ValidateServicesPath).body)
+	for _, request := range validRequests() {
+		f.Add(request.review(f, ValidateServicesPath).body)
 	}
 	observer := &failureCounter{}
 	dependencies := withNamespace(rules.Settings{Strict: true}, map[string]string{policy.DefaultTopologyModeAnnotation: "Auto"})
@@ -85,21 +85,21 @@ func checkResponse(t *testing.T, path string, body []byte, recorded *httptest.Re
 		t.Fatalf("%s: the API server rejects the response: %v", path, err)
 	}
 	if !response.Allowed {
-		denialHasRules(t, response)
+		checkDenialHasRules(t, response)
 	}
 }
 
-// denialHasRules fails the test if a denial contains no rule, or one that does not exist.
-func denialHasRules(t *testing.T, response *apirequest.AdmissionResponse) {
+// checkDenialHasRules fails the test if a denial contains no rule, or one that does not exist.
+func checkDenialHasRules(t *testing.T, response *apirequest.AdmissionResponse) {
 	t.Helper()
 	if response.Result == nil || response.Result.Details == nil || len(response.Result.Details.Causes) == 0 {
 		t.Fatal("a denial without a cause")
 	}
 	for _, cause := range response.Result.Details.Causes {
-		named := slices.ContainsFunc(rules.Rules(), func(rule rules.Rule) bool {
+		namesRule := slices.ContainsFunc(rules.Rules(), func(rule rules.Rule) bool {
 			return strings.HasSuffix(cause.Message, " ["+string(rule.ID)+"]")
 		})
-		if !named {
+		if !namesRule {
 			t.Fatalf("a denial without a rule: %q", cause.Message)
 		}
 	}

@@ -90,7 +90,7 @@ func TestResponse(t *testing.T) {
 			path: ValidateServicesPath, about: apiRequest{operation: apiserver.Create, object: service(zoneAlone)},
 			want: answer{
 				Allowed: true, Audit: map[string]string{"violations": "SVC027=warn"},
-				Warnings: []string{evaluated(t, service(zoneAlone)).Warned[0].Message()},
+				Warnings: []string{reviewNew(t, service(zoneAlone)).Warned[0].Message()},
 			},
 			observed: []string{"decided SVC027 warn", "reviewed /validate-services allowed"},
 		},
@@ -207,15 +207,15 @@ func TestResponse(t *testing.T) {
 			if diff := cmp.Diff(c.observed, observer.all()); diff != "" {
 				t.Errorf("observed (-want +got):\n%s", diff)
 			}
-			if now, most := observer.inFlightNow(); now != 0 || most != 1 {
-				t.Errorf("%d reviews in flight afterwards, at most %d before; want 0 and 1", now, most)
+			if current, peak := observer.inFlightNow(); current != 0 || peak != 1 {
+				t.Errorf("%d reviews in flight afterwards, at most %d before; want 0 and 1", current, peak)
 			}
 		})
 	}
 }
 
-// evaluated returns the result of package rules for a new Service.
-func evaluated(t *testing.T, object *corev1.Service) rules.Result {
+// reviewNew returns the result of package rules for a new Service.
+func reviewNew(t *testing.T, object *corev1.Service) rules.Result {
 	t.Helper()
 	dependencies := withNamespace(rules.Settings{}, nil)
 	text, err := json.Marshal(object)
@@ -239,7 +239,7 @@ func TestDenialStatus(t *testing.T) {
 	if result == nil {
 		t.Fatalf("no status in %s", recorded.Body)
 	}
-	denied := evaluated(t, invalid).Denied
+	denied := reviewNew(t, invalid).Denied
 	if len(denied) < 2 {
 		t.Fatalf("%d violations, want two to list", len(denied))
 	}
@@ -436,7 +436,7 @@ func expectRejected(t *testing.T, response *admissionResponse, code int, text st
 	}
 }
 
-func TestAReviewOnTheWrongPathIsRejected(t *testing.T) {
+func TestReviewOnWrongPathIsRejected(t *testing.T) {
 	for path, object := range map[string]runtime.Object{
 		ValidateServicesPath: namespace(nil), DefaultServicesPath: namespace(nil), ValidateNamespacesPath: service(),
 	} {
@@ -523,8 +523,8 @@ func TestPanicIsInternalError(t *testing.T) {
 	if diff := cmp.Diff([]string{"failed panic", "reviewed /validate-services error"}, observer.all()); diff != "" {
 		t.Errorf("observed (-want +got):\n%s", diff)
 	}
-	if now, _ := observer.inFlightNow(); now != 0 {
-		t.Errorf("%d reviews are still in flight", now)
+	if current, _ := observer.inFlightNow(); current != 0 {
+		t.Errorf("%d reviews are still in flight", current)
 	}
 	text := lines.String()
 	if strings.Count(text, "\n") != 1 || !strings.Contains(text, "broken cache") || !strings.Contains(text, "handler_test.go") {
@@ -533,13 +533,13 @@ func TestPanicIsInternalError(t *testing.T) {
 }
 
 func TestRequestNamespaceOverridesObject(t *testing.T) {
-	stranger := service(func(s *corev1.Service) { s.Namespace = "" })
-	body := apiRequest{operation: apiserver.Create, object: stranger}.review(t, DefaultServicesPath)
-	body.body = edit(t, body.body, set("namespace", "kube-system"))
+	withoutNamespace := service(func(s *corev1.Service) { s.Namespace = "" })
+	c := apiRequest{operation: apiserver.Create, object: withoutNamespace}.review(t, DefaultServicesPath)
+	c.body = edit(t, c.body, set("namespace", "kube-system"))
 	dependencies := withNamespace(
 		rules.Settings{ExcludedNamespaces: []string{"kube-system"}}, map[string]string{policy.DefaultTopologyModeAnnotation: "Auto"})
-	recorded := serve(t, dependencies, noObserver{}, io.Discard, DefaultServicesPath, post(body.body))
-	response := body.verified(t, recorded.Body.Bytes())
+	recorded := serve(t, dependencies, noObserver{}, io.Discard, DefaultServicesPath, post(c.body))
+	response := c.verified(t, recorded.Body.Bytes())
 	if response.Patch != nil || !strings.Contains(response.AuditAnnotations["default"], "excludes this Namespace") {
 		t.Errorf("got %s %v", response.Patch, response.AuditAnnotations)
 	}

@@ -30,8 +30,8 @@ func largeReview(t testing.TB) reviewCase {
 	return apiRequest{operation: apiserver.Create, object: large}.review(t, ValidateServicesPath)
 }
 
-// slowSender announces a body and sends only its beginning. It lasts as long as the test.
-func (s *testServer) slowSender(t testing.TB, announced int64, begin string) {
+// startSlowSender announces a body and sends only its beginning. It lasts as long as the test.
+func (s *testServer) startSlowSender(t testing.TB, announced int64, begin string) {
 	t.Helper()
 	connection := s.dial(t)
 	head := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n",
@@ -46,7 +46,7 @@ func TestSlowSendersDoNotBlockOthers(t *testing.T) {
 	limits := DefaultLimits()
 	r := start(t, withNamespace(rules.Settings{}, nil), limits, nil)
 	for range senders {
-		r.slowSender(t, limits.Body, "{")
+		r.startSlowSender(t, limits.Body, "{")
 	}
 	wait.Until(t, "all senders are connected", func() bool { return r.connections.Load() == senders })
 	client := r.client(t)
@@ -63,23 +63,23 @@ func TestMemoryCountsReceivedBytes(t *testing.T) {
 	limits := DefaultLimits()
 	for _, announced := range []int64{-1, limits.Body} {
 		for _, arrived := range []int64{0, 1, 6000, largeBytes, largeBytes + 1, limits.Body - 1} {
-			admitted := newLimiter(limits)
+			l := newLimiter(limits)
 			request := post(nil)
 			request.ContentLength, request.Body = announced, io.NopCloser(io.LimitReader(zeros{}, arrived))
-			body, release, err := admitted.read(httptest.NewRecorder(), request)
+			body, release, err := l.read(httptest.NewRecorder(), request)
 			if err != nil || int64(len(body)) != arrived {
 				t.Fatalf("%d bytes: %d, %v", arrived, len(body), err)
 			}
 			free := limits.Bodies + limits.LargeBodies - arrived
-			if beginning := min(arrived, largeBytes); !admitted.bodies.TryAcquire(limits.Bodies-beginning) ||
-				!admitted.largeBodies.TryAcquire(limits.LargeBodies-(arrived-beginning)) {
+			if beginning := min(arrived, largeBytes); !l.bodies.TryAcquire(limits.Bodies-beginning) ||
+				!l.largeBodies.TryAcquire(limits.LargeBodies-(arrived-beginning)) {
 				t.Errorf("%d bytes, announced %d: less than %d bytes are free", arrived, announced, free)
 			}
-			if admitted.bodies.TryAcquire(1) || admitted.largeBodies.TryAcquire(1) {
+			if l.bodies.TryAcquire(1) || l.largeBodies.TryAcquire(1) {
 				t.Errorf("%d bytes, announced %d: more than %d bytes are free", arrived, announced, free)
 			}
 			release()
-			if arrived > 0 && !admitted.bodies.TryAcquire(min(arrived, largeBytes)) {
+			if arrived > 0 && !l.bodies.TryAcquire(min(arrived, largeBytes)) {
 				t.Errorf("%d bytes, announced %d: memory is not released", arrived, announced)
 			}
 		}
@@ -88,9 +88,9 @@ func TestMemoryCountsReceivedBytes(t *testing.T) {
 
 func TestLargeBodiesLeaveMemoryForOthers(t *testing.T) {
 	limits := Limits{Body: 1 << 20, Bodies: 10 * largeBytes, LargeBodies: 1<<20 - largeBytes} // enough for one large body
-	admitted := newLimiter(limits)
+	l := newLimiter(limits)
 	read := func(size int64) int {
-		_, _, err := admitted.read(httptest.NewRecorder(), post(make([]byte, size)))
+		_, _, err := l.read(httptest.NewRecorder(), post(make([]byte, size)))
 		if rejection, ok := errors.AsType[*rejectedRequest](err); ok {
 			return rejection.code
 		}
@@ -110,15 +110,15 @@ func TestLargeBodiesLeaveMemoryForOthers(t *testing.T) {
 }
 
 // concurrencyMeter records the maximum number of concurrent calls of Settings, and delays each request.
-type concurrencyMeter struct{ now, max atomic.Int64 }
+type concurrencyMeter struct{ current, peak atomic.Int64 }
 
 func (m *concurrencyMeter) dependencies() Dependencies {
 	dependencies := withNamespace(rules.Settings{}, nil)
 	settings := dependencies.Settings
 	dependencies.Settings = func() *rules.Settings {
-		current := m.now.Add(1)
-		defer m.now.Add(-1)
-		for peak := m.max.Load(); current > peak && !m.max.CompareAndSwap(peak, current); peak = m.max.Load() {
+		current := m.current.Add(1)
+		defer m.current.Add(-1)
+		for peak := m.peak.Load(); current > peak && !m.peak.CompareAndSwap(peak, current); peak = m.peak.Load() {
 		}
 		time.Sleep(10 * time.Millisecond)
 		return settings()
@@ -133,20 +133,20 @@ func TestLargeReviewsAreSerialized(t *testing.T) {
 	reviewCase := largeReview(t)
 	codes := make(chan int, reviews)
 	for range reviews {
-		go func() { codes <- statusCodeOf(handler, reviewCase.body) }()
+		go func() { codes <- postAndGetCode(handler, reviewCase.body) }()
 	}
 	for range reviews {
 		if code := <-codes; code != http.StatusOK {
 			t.Errorf("a large review got %d", code)
 		}
 	}
-	if most := meter.max.Load(); most != 1 {
-		t.Errorf("%d large reviews were processed concurrently", most)
+	if peak := meter.peak.Load(); peak != 1 {
+		t.Errorf("%d large reviews were processed concurrently", peak)
 	}
 }
 
 func TestSmallReviewsDoNotWaitForLargeOnes(t *testing.T) {
-	const waiting = 100 // more than may be in flight
+	const largeReviews = 100 // more than may be in flight
 	large := largeReview(t)
 	entered, proceed := make(chan struct{}), make(chan struct{})
 	dependencies := withNamespace(rules.Settings{}, nil)
@@ -160,8 +160,8 @@ func TestSmallReviewsDoNotWaitForLargeOnes(t *testing.T) {
 		return settings()
 	}
 	handler := Handlers(dependencies, DefaultLimits(), noObserver{}, slog.New(slog.DiscardHandler))[ValidateServicesPath]
-	ctx, leave := context.WithCancel(t.Context())
-	codes := make(chan int, waiting)
+	ctx, cancel := context.WithCancel(t.Context())
+	codes := make(chan int, largeReviews)
 	sendLarge := func(ctx context.Context) {
 		recorded := httptest.NewRecorder()
 		handler.ServeHTTP(recorded, post(large.body).WithContext(ctx))
@@ -169,18 +169,18 @@ func TestSmallReviewsDoNotWaitForLargeOnes(t *testing.T) {
 	}
 	go sendLarge(t.Context())
 	<-entered
-	for range waiting - 1 {
+	for range largeReviews - 1 {
 		go sendLarge(ctx)
 	}
 	small := apiRequest{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath).body
 	for range 100 {
-		if code := statusCodeOf(handler, small); code != http.StatusOK {
+		if code := postAndGetCode(handler, small); code != http.StatusOK {
 			t.Fatalf("while large reviews wait, a small one gets %d", code)
 		}
 		time.Sleep(time.Millisecond) // so that more of the large ones wait
 	}
-	leave()
-	for range waiting - 1 {
+	cancel()
+	for range largeReviews - 1 {
 		select {
 		case code := <-codes:
 			if code != http.StatusServiceUnavailable {
@@ -194,7 +194,7 @@ func TestSmallReviewsDoNotWaitForLargeOnes(t *testing.T) {
 	if code := <-codes; code != http.StatusOK {
 		t.Errorf("the large review in progress gets %d", code)
 	}
-	if code := statusCodeOf(handler, large.body); code != http.StatusOK {
+	if code := postAndGetCode(handler, large.body); code != http.StatusOK {
 		t.Errorf("after that, the next large review gets %d", code)
 	}
 }
@@ -206,7 +206,7 @@ type rawClient struct {
 	request    []byte
 }
 
-func (s *testServer) speaker(t testing.TB, path string, body []byte) *rawClient {
+func (s *testServer) newRawClient(t testing.TB, path string, body []byte) *rawClient {
 	connection := s.dial(t)
 	head := fmt.Sprintf("POST %s?timeout=2s HTTP/1.1\r\n"+
 		"Host: vicinity-webhook.vicinity-system.svc\r\nUser-Agent: kube-apiserver-admission\r\n"+
@@ -235,12 +235,12 @@ func (c *rawClient) send() error {
 func TestConnectionLimits(t *testing.T) {
 	r := start(t, withNamespace(rules.Settings{}, nil), DefaultLimits(), nil)
 	reviewCase := apiRequest{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath)
-	for number := 1; number <= softMaxConnections; number++ {
-		if err := r.speaker(t, ValidateServicesPath, reviewCase.body).send(); err != nil { // an error if the response asks to close
-			t.Fatalf("connection %d: %v", number, err)
+	for i := 1; i <= softMaxConnections; i++ {
+		if err := r.newRawClient(t, ValidateServicesPath, reviewCase.body).send(); err != nil { // an error if the response asks to close
+			t.Fatalf("connection %d: %v", i, err)
 		}
 	}
-	extra := r.speaker(t, ValidateServicesPath, reviewCase.body)
+	extra := r.newRawClient(t, ValidateServicesPath, reviewCase.body)
 	if err := extra.send(); err == nil || !strings.Contains(err.Error(), "Connection: close is true") {
 		t.Errorf("beyond %d connections: %v, want Connection: close", softMaxConnections, err)
 	}
@@ -249,16 +249,16 @@ func TestConnectionLimits(t *testing.T) {
 	// Idle connections use up the rest, and more. The server soon closes them; until then the next one waits.
 	address := strings.TrimPrefix(r.url, "https://")
 	for range maxConnections - softMaxConnections + 20 {
-		mute, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
+		idle, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = mute.Close() })
+		t.Cleanup(func() { _ = idle.Close() })
 	}
 	wait.Until(t, "the maximum number of connections is open", func() bool { return r.connections.Load() >= maxConnections })
 	time.Sleep(100 * time.Millisecond) // the others would be accepted by now
-	if now := r.connections.Load(); now > maxConnections {
-		t.Errorf("%d connections, want at most %d", now, maxConnections)
+	if open := r.connections.Load(); open > maxConnections {
+		t.Errorf("%d connections, want at most %d", open, maxConnections)
 	}
 	response, body, err := send(t.Context(), r.client(t), r.url+ValidateServicesPath, bytes.NewReader(reviewCase.body))
 	if err != nil || response.StatusCode != http.StatusOK || !reviewCase.verified(t, body).Allowed {

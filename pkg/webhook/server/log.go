@@ -40,7 +40,7 @@ func (h *handler) logDecision(ctx context.Context, decision *reviewDecision) {
 		clientAttr("operation", decision.Operation), clientAttr("kind", decision.Kind.Kind), clientAttr("namespace", decision.Namespace), clientAttr("name", decision.name),
 		clientAttr("user", decision.User.Name), clientAttr("uid", decision.UID), slog.Bool("dryRun", decision.DryRun),
 	}
-	h.log.LogAttrs(ctx, level, message, append(attributes, decision.outcome()...)...)
+	h.log.LogAttrs(ctx, level, message, append(attributes, decision.outcomeAttrs()...)...)
 }
 
 const (
@@ -57,10 +57,10 @@ func clientAttr(key, value string) slog.Attr { return slog.String(key, rules.Cut
 // truncateForLog truncates a message that may contain several values from the client.
 func truncateForLog(text string) string { return rules.Cut(text, maxLoggedError) }
 
-// outcome returns the log attributes of a decision: the rules of a denial, or the audit annotations.
-func (d *reviewDecision) outcome() []slog.Attr {
+// outcomeAttrs returns the log attributes of a decision: the rules of a denial, or the audit annotations.
+func (d *reviewDecision) outcomeAttrs() []slog.Attr {
 	if !d.allowed() {
-		return []slog.Attr{slog.Any("rules", d.rules())}
+		return []slog.Attr{slog.Any("rules", d.denyingRules())}
 	}
 	var attributes []slog.Attr
 	for key, value := range d.audit() {

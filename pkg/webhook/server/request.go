@@ -79,8 +79,8 @@ type target struct {
 }
 
 var (
-	services   = target{kind{"", "v1", "Service"}, resourceNames{"", "v1", "services"}}
-	namespaces = target{kind{"", "v1", "Namespace"}, resourceNames{"", "v1", "namespaces"}}
+	serviceTarget   = target{kind{"", "v1", "Service"}, resourceNames{"", "v1", "services"}}
+	namespaceTarget = target{kind{"", "v1", "Namespace"}, resourceNames{"", "v1", "namespaces"}}
 )
 
 // decode parses the review in body. An error is a rejection. The result has an object, and for an update an oldObject.
@@ -114,7 +114,7 @@ var goStructField = regexp.MustCompile(`Go struct field \S*?(request\.\S+)`)
 // decodeService parses a review of a Service. It sets the objects' Namespace to that of the request, whatever they
 // contain.
 func decodeService(body []byte) (*request[rules.Service], error) {
-	parsed, err := decode[rules.Service](body, services)
+	parsed, err := decode[rules.Service](body, serviceTarget)
 	if err != nil {
 		return nil, err
 	}
@@ -148,18 +148,18 @@ func describeType(version, kind string) string {
 	return fmt.Sprintf("apiVersion %q, kind %q", version, kind)
 }
 
-func (s *requestInfo) check(want target) error {
+func (r *requestInfo) check(want target) error {
 	switch {
-	case s.UID == "":
+	case r.UID == "":
 		return rejectMalformed("the request has no uid")
-	case s.Resource != want.resource:
-		return rejectUnexpected("got a review of %q on the path for %q: correct the webhook's rules", s.Resource, want.resource)
-	case s.Kind != want.kind:
-		return rejectUnexpected("got a review of %q on the path for %q: set the webhook's matchPolicy to Equivalent", s.Kind, want.kind)
-	case s.SubResource != "":
-		return rejectUnexpected("got a review of the subresource %q: the webhook's rules must list only %s", s.SubResource, want.resource.Resource)
-	case s.Operation != create && s.Operation != update:
-		return rejectUnexpected("got a review of the operation %q: the webhook's rules must list only %s and %s", s.Operation, create, update)
+	case r.Resource != want.resource:
+		return rejectUnexpected("got a review of %q on the path for %q: correct the webhook's rules", r.Resource, want.resource)
+	case r.Kind != want.kind:
+		return rejectUnexpected("got a review of %q on the path for %q: set the webhook's matchPolicy to Equivalent", r.Kind, want.kind)
+	case r.SubResource != "":
+		return rejectUnexpected("got a review of the subresource %q: the webhook's rules must list only %s", r.SubResource, want.resource.Resource)
+	case r.Operation != create && r.Operation != update:
+		return rejectUnexpected("got a review of the operation %q: the webhook's rules must list only %s and %s", r.Operation, create, update)
 	}
 	return nil
 }

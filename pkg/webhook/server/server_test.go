@@ -325,23 +325,23 @@ func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
 // blockingDependencies returns dependencies that block until the test opens them.
 func blockingDependencies(t testing.TB) (dependencies Dependencies, open func()) {
-	wait := make(chan struct{})
+	opened := make(chan struct{})
 	dependencies = withNamespace(rules.Settings{}, nil)
 	settings := dependencies.Settings
-	dependencies.Settings = func() *rules.Settings { <-wait; return settings() }
-	open = sync.OnceFunc(func() { close(wait) })
+	dependencies.Settings = func() *rules.Settings { <-opened; return settings() }
+	open = sync.OnceFunc(func() { close(opened) })
 	t.Cleanup(open)
 	return dependencies, open
 }
 
 func TestInFlightLimit(t *testing.T) {
-	const most, extra = 64, 7
+	const limit, extra = 64, 7
 	dependencies, open := blockingDependencies(t)
 	r := start(t, dependencies, DefaultLimits(), nil)
 	client, url := r.client(t), r.url+ValidateServicesPath
 	reviewCase := apiRequest{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath)
-	codes := make(chan int, most)
-	for range most {
+	codes := make(chan int, limit)
+	for range limit {
 		go func() {
 			response, _, err := send(context.Background(), client, url, bytes.NewReader(reviewCase.body))
 			if err != nil {
@@ -351,7 +351,7 @@ func TestInFlightLimit(t *testing.T) {
 			codes <- response.StatusCode
 		}()
 	}
-	wait.Until(t, "64 reviews are in flight", func() bool { now, _ := r.observer.inFlightNow(); return now == most })
+	wait.Until(t, "64 reviews are in flight", func() bool { current, _ := r.observer.inFlightNow(); return current == limit })
 	for range extra {
 		response, _, err := send(t.Context(), client, url, bytes.NewReader(reviewCase.body))
 		if err != nil {
@@ -363,7 +363,7 @@ func TestInFlightLimit(t *testing.T) {
 		expectRejected(t, response, http.StatusServiceUnavailable, "64 reviews are in progress")
 	}
 	open()
-	for range most {
+	for range limit {
 		if code := <-codes; code != http.StatusOK {
 			t.Errorf("a review that was in flight got %d", code)
 		}
@@ -371,7 +371,7 @@ func TestInFlightLimit(t *testing.T) {
 	if n := r.observer.count("rejected " + Busy); n != extra {
 		t.Errorf("%d rejections were observed, want %d", n, extra)
 	}
-	wait.Until(t, "nothing is in flight", func() bool { now, most := r.observer.inFlightNow(); return now == 0 && most == 64 })
+	wait.Until(t, "nothing is in flight", func() bool { current, limit := r.observer.inFlightNow(); return current == 0 && limit == 64 })
 }
 
 func TestAPIServerClientRetries(t *testing.T) {
@@ -383,7 +383,7 @@ func TestAPIServerClientRetries(t *testing.T) {
 	go func() {
 		_, _, _ = send(context.Background(), r.client(t), r.url+ValidateServicesPath, bytes.NewReader(reviewCase.body))
 	}()
-	wait.Until(t, "a review is in flight", func() bool { now, _ := r.observer.inFlightNow(); return now == 1 })
+	wait.Until(t, "a review is in flight", func() bool { current, _ := r.observer.inFlightNow(); return current == 1 })
 	go func() {
 		for r.observer.count("rejected "+Busy) == 0 {
 			time.Sleep(time.Millisecond)
@@ -419,7 +419,7 @@ func TestFailedHandshakeIsLogged(t *testing.T) {
 	}
 }
 
-func TestANewCertificateIsServedAtOnce(t *testing.T) {
+func TestNewCertificateIsServedAtOnce(t *testing.T) {
 	var current atomic.Pointer[tls.Certificate]
 	first, second := validCertificate(t), validCertificate(t)
 	current.Store(first)
@@ -446,7 +446,7 @@ func TestUnknownPathIsNotFound(t *testing.T) {
 	}
 }
 
-func TestAListenerThatFailsEndsStart(t *testing.T) {
+func TestListenerErrorEndsStart(t *testing.T) {
 	r := start(t, withNamespace(rules.Settings{}, nil), DefaultLimits(), nil)
 	_ = r.options.Listener.Close()
 	if err := <-r.done; !errors.Is(err, net.ErrClosed) {

@@ -31,15 +31,15 @@ func metadataOf(kind string) *metav1.PartialObjectMetadata {
 // cacheOptions returns the object types to cache, and the transforms that strip them.
 func cacheOptions() map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{
-		metadataOf(nodeKind):           {Transform: stripTo(func(m *metav1.PartialObjectMetadata) { m.Annotations = nil })},
-		metadataOf(serviceKind):        {Transform: stripTo(keepKeyAnnotations)},
-		metadataOf(namespaceKind):      {Transform: stripTo(keepKeyAnnotations)},
+		metadataOf(nodeKind):           {Transform: stripWith(func(m *metav1.PartialObjectMetadata) { m.Annotations = nil })},
+		metadataOf(serviceKind):        {Transform: stripWith(keepKeyAnnotations)},
+		metadataOf(namespaceKind):      {Transform: stripWith(keepKeyAnnotations)},
 		&topologyslice.TopologySlice{}: {},
 	}
 }
 
-// stripTo keeps only the name, the version, the labels and the annotations of an object; strip then removes more.
-func stripTo(strip func(*metav1.PartialObjectMetadata)) func(any) (any, error) {
+// stripWith keeps only the name, the version, the labels and the annotations of an object; strip then removes more.
+func stripWith(strip func(*metav1.PartialObjectMetadata)) func(any) (any, error) {
 	return func(object any) (any, error) {
 		full, isMetadata := object.(*metav1.PartialObjectMetadata)
 		if !isMetadata {
@@ -72,12 +72,12 @@ func keepKeyAnnotations(metadata *metav1.PartialObjectMetadata) {
 // mapper returns a static mapper for the kinds. The default one queries the API server, so a program could not start
 // while that is down or lacks the resource.
 func mapper() meta.RESTMapper {
-	all := meta.NewDefaultRESTMapper(nil)
-	all.Add(corev1.SchemeGroupVersion.WithKind(nodeKind), meta.RESTScopeRoot)
-	all.Add(corev1.SchemeGroupVersion.WithKind(namespaceKind), meta.RESTScopeRoot)
-	all.Add(corev1.SchemeGroupVersion.WithKind(serviceKind), meta.RESTScopeNamespace)
-	all.Add(topologyslice.Group.WithKind(topologyslice.Kind), meta.RESTScopeRoot)
-	return all
+	m := meta.NewDefaultRESTMapper(nil)
+	m.Add(corev1.SchemeGroupVersion.WithKind(nodeKind), meta.RESTScopeRoot)
+	m.Add(corev1.SchemeGroupVersion.WithKind(namespaceKind), meta.RESTScopeRoot)
+	m.Add(corev1.SchemeGroupVersion.WithKind(serviceKind), meta.RESTScopeNamespace)
+	m.Add(topologyslice.Group.WithKind(topologyslice.Kind), meta.RESTScopeRoot)
+	return m
 }
 
 // debouncer holds the time of the first change that no round has processed; it is empty if there is none.
@@ -94,9 +94,9 @@ func (d debouncer) enqueue() {
 func (d debouncer) handler() toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerFuncs{
 		AddFunc: func(any) { d.enqueue() },
-		UpdateFunc: func(before, after any) {
-			old, isMetadata := before.(*metav1.PartialObjectMetadata)
-			updated, _ := after.(*metav1.PartialObjectMetadata)
+		UpdateFunc: func(oldObject, newObject any) {
+			old, isMetadata := oldObject.(*metav1.PartialObjectMetadata)
+			updated, _ := newObject.(*metav1.PartialObjectMetadata)
 			if !isMetadata || !maps.Equal(old.Labels, updated.Labels) || !maps.Equal(old.Annotations, updated.Annotations) {
 				d.enqueue()
 			}

@@ -46,14 +46,14 @@ type keySet struct {
 	states    map[policy.Key]keyState
 	published map[policy.Key]bool
 	// fullAt is when the token bucket is full again.
-	full time.Time
+	fullAt time.Time
 	// logged are the pending keys of the last log line about them, and loggedAt is its time.
 	logged   []policy.Key
 	loggedAt time.Time
 }
 
 // keyState is when the use of a key began, and when it was last seen in use.
-type keyState struct{ since, used time.Time }
+type keyState struct{ since, lastUsed time.Time }
 
 // newKeySet returns the key set of a new leader. It keeps the keys of existing slices, as if their use had just ended,
 // and starts with one token: each change of the leader allows at most one change of keys beyond the budget. If nothing
@@ -66,7 +66,7 @@ func newKeySet(now time.Time, published []string) *keySet {
 		}
 	}
 	if len(published) > 0 {
-		k.full = now.Add((changeBurst - 1) * refillInterval)
+		k.fullAt = now.Add((changeBurst - 1) * refillInterval)
 	}
 	return k
 }
@@ -104,13 +104,13 @@ func (k *keySet) choose(now time.Time, used keyUsage, nodeKeys map[string]bool) 
 	}
 	maps.DeleteFunc(k.states, func(key policy.Key, state keyState) bool {
 		_, isUsed := used[key]
-		return !isUsed && (!k.published[key] || now.Sub(state.used) > keyRetention)
+		return !isUsed && (!k.published[key] || now.Sub(state.lastUsed) > keyRetention)
 	})
 	fitting := k.fittingKeys(used, nodeKeys)
-	next := k.full.Add(-(changeBurst - 1) * refillInterval) // when the bucket has a token
-	if !maps.Equal(fitting, k.published) && !next.After(now) {
+	nextToken := k.fullAt.Add(-(changeBurst - 1) * refillInterval) // when the bucket has a token
+	if !maps.Equal(fitting, k.published) && !nextToken.After(now) {
 		k.published = fitting
-		k.full = now.Add(max(k.full.Sub(now), 0) + refillInterval)
+		k.fullAt = now.Add(max(k.fullAt.Sub(now), 0) + refillInterval)
 	}
 	for key, state := range k.states {
 		if _, isUsed := used[key]; !isUsed || k.published[key] {
@@ -118,7 +118,7 @@ func (k *keySet) choose(now time.Time, used keyUsage, nodeKeys map[string]bool) 
 		}
 		pending := pendingKey{key: key, since: state.since}
 		if fitting[key] {
-			pending.until = next
+			pending.until = nextToken
 		}
 		allPending = append(allPending, pending)
 	}
@@ -164,10 +164,10 @@ func (k pendingKey) String() string {
 
 // log logs the pending keys if they differ from those of the last line, and when none is pending any more. Any user may
 // name a new key every second, so it logs at most one line per refill.
-func (k *keySet) log(log *slog.Logger, now time.Time, waiting []pendingKey) {
+func (k *keySet) log(log *slog.Logger, now time.Time, allPending []pendingKey) {
 	var keys []policy.Key
 	var first []string
-	for _, pending := range waiting {
+	for _, pending := range allPending {
 		if keys = append(keys, pending.key); len(first) < maxLoggedKeys {
 			first = append(first, pending.String())
 		}
@@ -178,13 +178,13 @@ func (k *keySet) log(log *slog.Logger, now time.Time, waiting []pendingKey) {
 		log.Info("all topology keys in use are published")
 		k.logged = nil
 	case k.loggedAt.IsZero() || now.Sub(k.loggedAt) >= refillInterval:
-		log.Warn("some topology keys in use are not published yet", "count", len(waiting), "first", first)
+		log.Warn("some topology keys in use are not published yet", "count", len(allPending), "first", first)
 		k.logged, k.loggedAt = keys, now
 	}
 }
 
-// describe returns the published part of a node: its labels with published keys.
-func describe(labels map[string]string, keys []string) map[string]string {
+// publishedLabels returns the published part of a node: its labels with published keys.
+func publishedLabels(labels map[string]string, keys []string) map[string]string {
 	var described map[string]string
 	for _, key := range keys {
 		if value, has := labels[key]; has {

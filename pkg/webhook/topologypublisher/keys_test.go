@@ -25,18 +25,18 @@ func usageOf(keys ...policy.Key) keyUsage {
 
 // userKeys returns the keys that are published because they are in use.
 func userKeys(keys []string) string {
-	var others []string
+	var result []string
 	for _, key := range keys {
 		if !isBuiltin(key) {
-			others = append(others, key)
+			result = append(result, key)
 		}
 	}
-	return strings.Join(others, " ")
+	return strings.Join(result, " ")
 }
 
 func isBuiltin(key string) bool {
-	for _, one := range builtinKeys {
-		if string(one) == key {
+	for _, builtin := range builtinKeys {
+		if string(builtin) == key {
 			return true
 		}
 	}
@@ -53,11 +53,11 @@ func key(name string, number int) policy.Key {
 
 // labelKeys returns keys that nodes have.
 func labelKeys(keys ...policy.Key) map[string]bool {
-	carried := map[string]bool{}
+	result := map[string]bool{}
 	for _, key := range keys {
-		carried[string(key)] = true
+		result[string(key)] = true
 	}
-	return carried
+	return result
 }
 
 // keyRounds calls choose of a key set at successive times, and counts how often the keys change.
@@ -76,10 +76,10 @@ func newKeyRounds(at time.Time, published ...string) *keyRounds {
 	return r
 }
 
-func (r *keyRounds) choose(used keyUsage, carried map[string]bool) {
-	before := slices.Clone(r.keys)
-	r.pendingKeys = r.set.choose(r.at, used, carried)
-	if r.keys = r.set.keys(); !slices.Equal(before, r.keys) {
+func (r *keyRounds) choose(used keyUsage, nodeKeys map[string]bool) {
+	previous := slices.Clone(r.keys)
+	r.pendingKeys = r.set.choose(r.at, used, nodeKeys)
+	if r.keys = r.set.keys(); !slices.Equal(previous, r.keys) {
 		r.changes++
 	}
 }
@@ -131,14 +131,14 @@ func TestKeysOfNodesHavePriority(t *testing.T) {
 // TestOldestKeysStayPublished checks that newer keys that no node has do not replace older ones, and that no state
 // accumulates.
 func TestOldestKeysStayPublished(t *testing.T) {
-	r, carried, full := newKeyRounds(noon), labelKeys("example.com/z-carried"), keyUsage{}
+	r, nodeKeys, full := newKeyRounds(noon), labelKeys("example.com/z-carried"), keyUsage{}
 	for i := range topologyslice.MaxKeys {
 		full.add(key("m", i), false)
 	}
-	r.choose(full, carried)
+	r.choose(full, nodeKeys)
 	for i := range 1000 {
 		r.at = r.at.Add(time.Second)
-		r.choose(usageOf(key("a", i)), carried)
+		r.choose(usageOf(key("a", i)), nodeKeys)
 	}
 	if r.changes != 1 || len(r.pendingKeys) != 1 {
 		t.Errorf("%d changes, pending %v", r.changes, r.pendingKeys)
@@ -146,7 +146,7 @@ func TestOldestKeysStayPublished(t *testing.T) {
 	if len(r.set.states) > topologyslice.MaxKeys {
 		t.Errorf("too many key states: %+v", r.set)
 	}
-	r.choose(usageOf("example.com/z-carried"), carried)
+	r.choose(usageOf("example.com/z-carried"), nodeKeys)
 	if !r.has("example.com/z-carried") {
 		t.Errorf("the key of a node is missing in %q", r.keys)
 	}
@@ -160,20 +160,20 @@ type hostileUser struct {
 }
 
 func newHostileUser(seed uint64, keys int) hostileUser {
-	a := hostileUser{rand.New(rand.NewPCG(seed, 0)), map[string]bool{}, keys}
+	u := hostileUser{rand.New(rand.NewPCG(seed, 0)), map[string]bool{}, keys}
 	for i := range keys {
-		a.nodeKeys[string(key("k", i))] = true
+		u.nodeKeys[string(key("k", i))] = true
 	}
-	return a
+	return u
 }
 
-// edit returns up to 80 keys.
-func (a hostileUser) edit() keyUsage {
-	named := keyUsage{}
-	for range a.random.IntN(80) {
-		named.add(key("k", a.random.IntN(a.keys)), false)
+// randomKeys returns up to 80 keys.
+func (u hostileUser) randomKeys() keyUsage {
+	usage := keyUsage{}
+	for range u.random.IntN(80) {
+		usage.add(key("k", u.random.IntN(u.keys)), false)
 	}
-	return named
+	return usage
 }
 
 // TestKeyChangesStayWithinBudget checks that changes of the published keys stay within the budget, and that a key of
@@ -185,12 +185,12 @@ func TestKeyChangesStayWithinBudget(t *testing.T) {
 			requestedAfter, publishedAfter := 600*time.Second, time.Duration(0)
 			for second := range 3600 {
 				r.at = noon.Add(time.Duration(second) * time.Second)
-				named := a.edit()
+				usage := a.randomKeys()
 				since := r.at.Sub(noon)
 				if since >= requestedAfter {
-					named.add("example.com/rack", true)
+					usage.add("example.com/rack", true)
 				}
-				if r.choose(named, a.nodeKeys); publishedAfter == 0 && r.has("example.com/rack") {
+				if r.choose(usage, a.nodeKeys); publishedAfter == 0 && r.has("example.com/rack") {
 					publishedAfter = since
 				}
 			}
@@ -207,18 +207,18 @@ func TestKeyChangesStayWithinBudget(t *testing.T) {
 // TestNewLeaderGetsOneToken checks that a new leader does not get the whole budget again.
 func TestNewLeaderGetsOneToken(t *testing.T) {
 	const terms = 30
-	a, r, before := newHostileUser(1, 2000), newKeyRounds(noon), 0
+	a, r, leaders := newHostileUser(1, 2000), newKeyRounds(noon), 0
 	for second := range 3600 {
 		r.at = noon.Add(time.Duration(second) * time.Second)
 		if second%(3600/terms) == 0 && second > 0 {
 			changes := r.changes
 			r = newKeyRounds(r.at, r.keys...)
 			r.changes = changes
-			if before++; changes > before+changeBurst {
-				t.Fatalf("%d changes by %d leaders within %d s", changes, before, second)
+			if leaders++; changes > leaders+changeBurst {
+				t.Fatalf("%d changes by %d leaders within %d s", changes, leaders, second)
 			}
 		}
-		r.choose(a.edit(), a.nodeKeys)
+		r.choose(a.randomKeys(), a.nodeKeys)
 	}
 	if r.changes > terms+changeBurst {
 		t.Errorf("%d changes by %d leaders", r.changes, terms)
@@ -249,31 +249,31 @@ func TestPublishedKeysAboveQuotaAreReduced(t *testing.T) {
 // TestNewKeyWaitsForQuota checks that a later key waits until another has been out of use for a day, and that a
 // key of the administrator does not.
 func TestNewKeyWaitsForQuota(t *testing.T) {
-	inUse, carried := keyUsage{}, labelKeys("example.com/rack", "example.com/row")
+	inUse, nodeKeys := keyUsage{}, labelKeys("example.com/rack", "example.com/row")
 	for i := range maxUserKeys {
 		inUse.add(key("early", i), false)
-		carried[string(key("early", i))] = true
+		nodeKeys[string(key("early", i))] = true
 	}
 	r := newKeyRounds(noon)
-	r.choose(inUse, carried)
+	r.choose(inUse, nodeKeys)
 	r.at = r.at.Add(time.Second)
 	inUse.add("example.com/rack", false)
-	if r.choose(inUse, carried); r.has("example.com/rack") || len(r.pendingKeys) != 1 || !r.pendingKeys[0].until.IsZero() {
+	if r.choose(inUse, nodeKeys); r.has("example.com/rack") || len(r.pendingKeys) != 1 || !r.pendingKeys[0].until.IsZero() {
 		t.Errorf("the late key: pending %v", r.pendingKeys)
 	}
 	delete(inUse, key("early", 7))
 	for range 24 {
-		if r.choose(inUse, carried); r.has("example.com/rack") {
+		if r.choose(inUse, nodeKeys); r.has("example.com/rack") {
 			t.Fatalf("at %s it replaced a key that was used less than a day ago", r.at)
 		}
 		r.at = r.at.Add(time.Hour)
 	}
 	r.at = r.at.Add(time.Second)
-	if r.choose(inUse, carried); !r.has("example.com/rack") || len(r.pendingKeys) != 0 {
+	if r.choose(inUse, nodeKeys); !r.has("example.com/rack") || len(r.pendingKeys) != 0 {
 		t.Errorf("a slot is free, but %v are pending", r.pendingKeys)
 	}
 	inUse.add("example.com/row", true)
-	if r.choose(inUse, carried); !r.has("example.com/row") || r.has("example.com/rack") || len(r.pendingKeys) != 1 {
+	if r.choose(inUse, nodeKeys); !r.has("example.com/row") || r.has("example.com/rack") || len(r.pendingKeys) != 1 {
 		t.Errorf("the administrator's key is published: %t, the newest one: %t", r.has("example.com/row"), r.has("example.com/rack"))
 	}
 }
@@ -285,7 +285,7 @@ func TestPendingKeysAreLoggedOnce(t *testing.T) {
 	a, r := newHostileUser(1, 2000), newKeyRounds(noon)
 	for second := range 3600 {
 		r.at = noon.Add(time.Duration(second) * time.Second)
-		r.choose(a.edit(), a.nodeKeys)
+		r.choose(a.randomKeys(), a.nodeKeys)
 		r.set.log(log, r.at, r.pendingKeys)
 	}
 	waitingLines := strings.Count(out.String(), "not published yet")
@@ -306,12 +306,12 @@ func TestPendingKeysAreLoggedOnce(t *testing.T) {
 	}
 }
 
-func TestDescribe(t *testing.T) {
+func TestPublishedLabels(t *testing.T) {
 	labels := map[string]string{"zone": "a", "rack": "r1", "secret": "x"}
-	if diff := cmp.Diff(map[string]string{"zone": "a", "rack": "r1"}, describe(labels, []string{"rack", "row", "zone"})); diff != "" {
+	if diff := cmp.Diff(map[string]string{"zone": "a", "rack": "r1"}, publishedLabels(labels, []string{"rack", "row", "zone"})); diff != "" {
 		t.Errorf("labels (-want +got):\n%s", diff)
 	}
-	if got := describe(labels, []string{"row"}); got != nil {
+	if got := publishedLabels(labels, []string{"row"}); got != nil {
 		t.Errorf("labels %v, want none", got)
 	}
 }

@@ -45,7 +45,7 @@ type planner struct {
 // bin is a slice during planning.
 type bin struct {
 	name      string // empty for a new slice
-	names     []string
+	nodeNames []string
 	isChanged bool
 	hasGrown  bool // it gets a node, so it is written before those that lose one
 }
@@ -58,12 +58,12 @@ func (p *planner) keep(current map[string]content) (unassigned []string) {
 		b := &bin{name: name, isChanged: !slices.Equal(current[name].keys, p.keys)}
 		for _, node := range current[name].nodes {
 			labels, exists := p.nodes[node.Name]
-			if !exists || kept[node.Name] || len(b.names) == p.limit {
+			if !exists || kept[node.Name] || len(b.nodeNames) == p.limit {
 				b.isChanged = true
 				continue
 			}
 			kept[node.Name] = true
-			b.names = append(b.names, node.Name)
+			b.nodeNames = append(b.nodeNames, node.Name)
 			b.isChanged = b.isChanged || !maps.Equal(node.Labels, labels)
 		}
 		p.bins = append(p.bins, b)
@@ -87,7 +87,7 @@ func (p *planner) assign(unassigned []string) {
 			}
 			return 1
 		}
-		return cmp.Compare(len(b.names), len(a.names))
+		return cmp.Compare(len(b.nodeNames), len(a.nodeNames))
 	})
 	for _, b := range byUse {
 		unassigned = p.fill(unassigned, b)
@@ -101,11 +101,11 @@ func (p *planner) assign(unassigned []string) {
 
 // fill adds nodes to a slice until it is full, and returns the rest.
 func (p *planner) fill(unassigned []string, b *bin) []string {
-	count := min(len(unassigned), p.limit-len(b.names))
+	count := min(len(unassigned), p.limit-len(b.nodeNames))
 	if count == 0 {
 		return unassigned
 	}
-	b.names = append(b.names, unassigned[:count]...)
+	b.nodeNames = append(b.nodeNames, unassigned[:count]...)
 	b.isChanged, b.hasGrown = true, true
 	return unassigned[count:]
 }
@@ -113,39 +113,39 @@ func (p *planner) fill(unassigned []string, b *bin) []string {
 // merge empties the smallest slices into the next larger ones, while the result is at most half full.
 func (p *planner) merge() {
 	bySize := slices.Clone(p.bins)
-	slices.SortStableFunc(bySize, func(a, b *bin) int { return cmp.Compare(len(a.names), len(b.names)) })
+	slices.SortStableFunc(bySize, func(a, b *bin) int { return cmp.Compare(len(a.nodeNames), len(b.nodeNames)) })
 	for i, b := range bySize[:max(len(bySize)-1, 0)] {
 		next := bySize[i+1]
-		if len(b.names)+len(next.names) > p.limit/2 {
+		if len(b.nodeNames)+len(next.nodeNames) > p.limit/2 {
 			return
 		}
-		if len(b.names) > 0 {
-			next.names = append(next.names, b.names...)
+		if len(b.nodeNames) > 0 {
+			next.nodeNames = append(next.nodeNames, b.nodeNames...)
 			next.isChanged, next.hasGrown = true, true
 		}
-		b.names, b.isChanged = nil, true
+		b.nodeNames, b.isChanged = nil, true
 	}
 }
 
 // writes returns the writes in order: slices that grow, then those that only lose or change nodes, then deletions.
 func (p *planner) writes() []write {
-	var grown, others, deleted []write
+	var grown, changed, deleted []write
 	for _, b := range p.bins {
 		switch {
-		case len(b.names) == 0:
+		case len(b.nodeNames) == 0:
 			if b.name != "" {
 				deleted = append(deleted, write{name: b.name})
 			}
 		case b.hasGrown:
-			grown = append(grown, write{name: b.name, content: p.describe(b.names)})
+			grown = append(grown, write{name: b.name, content: p.contentWith(b.nodeNames)})
 		case b.isChanged:
-			others = append(others, write{name: b.name, content: p.describe(b.names)})
+			changed = append(changed, write{name: b.name, content: p.contentWith(b.nodeNames)})
 		}
 	}
-	return slices.Concat(grown, others, deleted)
+	return slices.Concat(grown, changed, deleted)
 }
 
-func (p *planner) describe(names []string) *content {
+func (p *planner) contentWith(names []string) *content {
 	slices.Sort(names)
 	described := &content{keys: p.keys}
 	for _, name := range names {

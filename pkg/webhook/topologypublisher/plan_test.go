@@ -13,8 +13,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/topologyslice"
 )
 
-// carryOut performs one write. Created slices are numbered in sequence.
-func carryOut(current map[string]content, w write, created *int) {
+// applyWrite performs one write. Created slices are numbered in sequence.
+func applyWrite(current map[string]content, w write, created *int) {
 	switch {
 	case w.content == nil:
 		delete(current, w.name)
@@ -126,7 +126,7 @@ func TestPlanInvariants(t *testing.T) {
 		keys, nodes, current := []string{"zone"}, map[string]map[string]string{}, map[string]content{}
 		created := 0
 		for step := range 40 {
-			before := maps.Clone(nodes)
+			previous := maps.Clone(nodes)
 			for range random.IntN(2 * limit) {
 				name := fmt.Sprint("node-", random.IntN(6*limit))
 				if random.IntN(5) < 2 {
@@ -137,8 +137,8 @@ func TestPlanInvariants(t *testing.T) {
 			}
 			writes := plan(current, keys, nodes, limit)
 			for i, w := range writes {
-				carryOut(current, w, &created)
-				for name := range before {
+				applyWrite(current, w, &created)
+				for name := range previous {
 					if _, stays := nodes[name]; stays && storedNodes(current)[name] == nil {
 						t.Fatalf("seed %d, step %d: after %s, node %s is missing", seed, step, formatWrites(writes[:i+1]), name)
 					}
@@ -147,13 +147,13 @@ func TestPlanInvariants(t *testing.T) {
 			if diff := cmp.Diff(nodes, storedNodes(current)); diff != "" {
 				t.Fatalf("seed %d, step %d: nodes (-want +got):\n%s", seed, step, diff)
 			}
-			for name, each := range current {
-				if len(each.nodes) > limit || len(each.nodes) == 0 {
-					t.Fatalf("seed %d, step %d: slice %s has %d nodes, the limit is %d", seed, step, name, len(each.nodes), limit)
+			for name, slice := range current {
+				if len(slice.nodes) > limit || len(slice.nodes) == 0 {
+					t.Fatalf("seed %d, step %d: slice %s has %d nodes, the limit is %d", seed, step, name, len(slice.nodes), limit)
 				}
 			}
-			if most := 1 + 4*len(nodes)/limit; len(current) > most {
-				t.Fatalf("seed %d, step %d: %d slices for %d nodes, want at most %d", seed, step, len(current), len(nodes), most)
+			if maxSlices := 1 + 4*len(nodes)/limit; len(current) > maxSlices {
+				t.Fatalf("seed %d, step %d: %d slices for %d nodes, want at most %d", seed, step, len(current), len(nodes), maxSlices)
 			}
 			if again := plan(current, keys, nodes, limit); len(again) > 0 {
 				t.Fatalf("seed %d, step %d: a second plan has writes: %s", seed, step, formatWrites(again))

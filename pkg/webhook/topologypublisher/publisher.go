@@ -93,9 +93,9 @@ func publish(ctx context.Context, config *rest.Config, p *publisher) error {
 	if err != nil {
 		return fmt.Errorf("create cache: %w", err)
 	}
-	inJSON := rest.CopyConfig(config) // custom resources do not support protobuf
-	inJSON.ContentType = runtime.ContentTypeJSON
-	if p.writer, err = client.New(inJSON, client.Options{HTTPClient: httpClient, Scheme: scheme, Mapper: mapper()}); err != nil {
+	jsonConfig := rest.CopyConfig(config) // custom resources do not support protobuf
+	jsonConfig.ContentType = runtime.ContentTypeJSON
+	if p.writer, err = client.New(jsonConfig, client.Options{HTTPClient: httpClient, Scheme: scheme, Mapper: mapper()}); err != nil {
 		return fmt.Errorf("create client: %w", err)
 	}
 	p.objects = objects

@@ -43,15 +43,15 @@ type publisher struct {
 // run performs rounds until ctx ends: one at the start, one for each batch of changes, one second after the first of
 // them, and one whenever the Lease is due.
 func (p *publisher) run(ctx context.Context) {
-	var since time.Time // the time of the first change that is not written; zero if there is none
+	var firstChange time.Time // the time of the first change that is not written; zero if there is none
 	for retry, pause := retries, time.Duration(0); ; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(pause):
 		case changed := <-p.changes:
-			if since.IsZero() {
-				since = changed
+			if firstChange.IsZero() {
+				firstChange = changed
 			}
 			select {
 			case <-ctx.Done():
@@ -63,9 +63,9 @@ func (p *publisher) run(ctx context.Context) {
 			default:
 			}
 		}
-		switch err := p.round(ctx, since); {
+		switch err := p.round(ctx, firstChange); {
 		case err == nil:
-			since, retry, pause = time.Time{}, retries, renewInterval
+			firstChange, retry, pause = time.Time{}, retries, renewInterval
 			if p.failure != "" {
 				p.options.Log.Info("publishing the topology of nodes recovered")
 				p.failure = ""
@@ -88,7 +88,7 @@ func (p *publisher) logFailure(err error) {
 	}
 }
 
-func (p *publisher) round(ctx context.Context, since time.Time) error {
+func (p *publisher) round(ctx context.Context, firstChange time.Time) error {
 	seen, err := p.read(ctx)
 	if err != nil {
 		return err
@@ -97,33 +97,33 @@ func (p *publisher) round(ctx context.Context, since time.Time) error {
 	for i := range seen.slices {
 		current[seen.slices[i].Name] = content{seen.slices[i].Keys, seen.slices[i].Nodes}
 	}
-	keys, skipped := p.chooseKeys(time.Now(), seen)
+	keys, unpublished := p.chooseKeys(time.Now(), seen)
 	nodes := make(map[string]map[string]string, len(seen.nodes))
 	for name, labels := range seen.nodes {
-		nodes[name] = describe(labels, keys)
+		nodes[name] = publishedLabels(labels, keys)
 	}
 	writes := plan(current, keys, nodes, NodesPerSlice)
 	if err := p.performWrites(ctx, seen, writes); err != nil {
 		return err
 	}
-	at := time.Now()
+	publishedAt := time.Now()
 	var lag time.Duration
-	if !since.IsZero() {
-		lag = at.Sub(since)
+	if !firstChange.IsZero() {
+		lag = publishedAt.Sub(firstChange)
 	}
-	p.options.Observer.Published(at, countAfter(len(current), writes), len(nodes), skipped, lag)
+	p.options.Observer.Published(publishedAt, countAfter(len(current), writes), len(nodes), unpublished, lag)
 	return p.renew(ctx)
 }
 
 // chooseKeys returns the keys to publish, and how many keys in use are not published. The choice is kept even if
 // writing fails: the next round writes it.
-func (p *publisher) chooseKeys(now time.Time, seen observed) (keys []string, skipped int) {
+func (p *publisher) chooseKeys(now time.Time, seen observed) (keys []string, unpublished int) {
 	if p.keys == nil {
-		p.keys = newKeySet(now, seen.published())
+		p.keys = newKeySet(now, seen.publishedKeys())
 	}
-	waiting := p.keys.choose(now, seen.usage, seen.nodeKeys)
-	p.keys.log(p.options.Log, now, waiting)
-	return p.keys.keys(), len(waiting)
+	pending := p.keys.choose(now, seen.usage, seen.nodeKeys)
+	p.keys.log(p.options.Log, now, pending)
+	return p.keys.keys(), len(pending)
 }
 
 // countAfter returns the number of slices after the writes.
@@ -197,8 +197,8 @@ func (s observed) addKeys(list string, isAdministrators bool) {
 	}
 }
 
-// published returns the keys of all slices.
-func (s observed) published() []string {
+// publishedKeys returns the keys of all slices.
+func (s observed) publishedKeys() []string {
 	var keys []string
 	for i := range s.slices {
 		keys = append(keys, s.slices[i].Keys...)

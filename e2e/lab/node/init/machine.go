@@ -54,7 +54,7 @@ func setUpRoot(plan node.Plan) error {
 		return fmt.Errorf("mount %s: %w", plan.Root, err)
 	}
 	for _, mount := range plan.Mounts {
-		if err := apply(plan.Root, mount); err != nil {
+		if err := applyMount(plan.Root, mount); err != nil {
 			return fmt.Errorf("mount %s on the node's %s: %w", mount.Source, mount.Target, err)
 		}
 	}
@@ -64,8 +64,8 @@ func setUpRoot(plan node.Plan) error {
 	return pivot(plan.Root)
 }
 
-// apply creates the mount's target if it is missing, and mounts on it.
-func apply(root string, mount node.Mount) error {
+// applyMount creates the mount's target if it is missing, and mounts on it.
+func applyMount(root string, mount node.Mount) error {
 	target := filepath.Join(root, mount.Target)
 	if err := touch(target, mount.File); err != nil {
 		return err

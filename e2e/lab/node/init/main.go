@@ -35,7 +35,7 @@ func run(args []string) error {
 	if len(args) != 3 {
 		return fmt.Errorf("usage: %s join|run PLAN", args[0])
 	}
-	plan, err := read(args[2])
+	plan, err := readPlan(args[2])
 	if err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func run(args []string) error {
 	return fmt.Errorf("unknown stage %q", args[1])
 }
 
-func read(path string) (plan node.Plan, err error) {
+func readPlan(path string) (plan node.Plan, err error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return plan, fmt.Errorf("read the plan: %w", err)

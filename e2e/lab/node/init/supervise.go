@@ -38,22 +38,22 @@ type childExit struct {
 // supervise starts the programs one after the other and waits until one of them ends, which ends the node.
 func supervise(programs []node.Program) error {
 	running := map[int]string{}
-	var orphans chan childExit
+	var exits chan childExit
 	for _, program := range programs {
 		pid, err := start(program)
 		if err != nil {
 			return err
 		}
 		running[pid] = program.Name
-		if orphans == nil { // wait4 fails while there are no children
-			orphans = make(chan childExit)
-			go reap(orphans)
+		if exits == nil { // wait4 fails while there are no children
+			exits = make(chan childExit)
+			go reapChildren(exits)
 		}
-		if err := waitForSocket(program, running, orphans); err != nil {
+		if err := waitForSocket(program, running, exits); err != nil {
 			return err
 		}
 	}
-	for child := range orphans {
+	for child := range exits {
 		if err := fatalExit(running, child); err != nil {
 			return err
 		}
@@ -84,15 +84,15 @@ func lastLines(path string) []byte {
 	return bytes.TrimSpace(text[max(0, len(text)-2048):])
 }
 
-// reap reaps all child processes that end, the node's programs and orphans, and sends them to the channel.
-func reap(orphans chan<- childExit) {
-	defer close(orphans)
+// reapChildren reaps all child processes that end, the node's programs and orphans, and sends them to the channel.
+func reapChildren(exits chan<- childExit) {
+	defer close(exits)
 	for {
 		var status unix.WaitStatus
 		pid, err := unix.Wait4(-1, &status, 0, nil)
 		switch err {
 		case nil:
-			orphans <- childExit{pid: pid, status: status}
+			exits <- childExit{pid: pid, status: status}
 		case unix.EINTR:
 		default:
 			return
@@ -124,7 +124,7 @@ func start(program node.Program) (pid int, err error) {
 }
 
 // waitForSocket waits until the program listens on its socket.
-func waitForSocket(program node.Program, running map[int]string, orphans <-chan childExit) error {
+func waitForSocket(program node.Program, running map[int]string, exits <-chan childExit) error {
 	if program.Socket == "" {
 		return nil
 	}
@@ -135,7 +135,7 @@ func waitForSocket(program node.Program, running map[int]string, orphans <-chan 
 			return connection.Close()
 		}
 		select {
-		case child := <-orphans:
+		case child := <-exits:
 			if err := fatalExit(running, child); err != nil {
 				return err
 			}

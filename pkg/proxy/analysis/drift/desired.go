@@ -34,7 +34,7 @@ func Desired(
 	if err != nil {
 		return DesiredState{}, fmt.Errorf("compute desired tables of node %s: %w", node, err)
 	}
-	return DesiredState{kernel.tables, report.Total, names.Len()}, nil
+	return DesiredState{kernel.tables, report.Applied, names.Len()}, nil
 }
 
 // fakeKernel is a kernel in memory. Its tables are empty at first, except for the numbers.

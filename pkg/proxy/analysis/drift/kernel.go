@@ -57,7 +57,7 @@ func Run(ctx context.Context, options Options) (Kernel, error) {
 	kernel := Kernel{Differences: []ruleset.Difference{}}
 	var previous []ruleset.Difference
 	for attempt := range confirmations {
-		found, err := kernel.readOnce(ctx, options, reader)
+		found, err := kernel.compareOnce(ctx, options, reader)
 		if err != nil {
 			return Kernel{}, err
 		}
@@ -89,7 +89,7 @@ func Run(ctx context.Context, options Options) (Kernel, error) {
 
 // compareOnce compares once, and sets the counts. The kernel and the Services are read concurrently: a comparison takes
 // as long as the slower of the two.
-func (k *Kernel) readOnce(ctx context.Context, options Options, reader *nft.Reader) ([]ruleset.Difference, error) {
+func (k *Kernel) compareOnce(ctx context.Context, options Options, reader *nft.Reader) ([]ruleset.Difference, error) {
 	var change model.Change
 	tables := map[model.Family]*nft.Table{}
 	err := cli.RunAll(ctx, func(ctx context.Context) (err error) {

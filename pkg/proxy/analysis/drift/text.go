@@ -90,8 +90,8 @@ func (p printer) proxy(node *Node) {
 		p.line("API server", "not used: the manifests are in %s", summary.Manifests)
 		p.line("other nodes", "%s in the manifests", nodes)
 	}
-	if summary.NotEligible != "" {
-		p.line("eligible", "no, load balancers must not use this node: %s", summary.NotEligible)
+	if summary.IneligibleReason != "" {
+		p.line("eligible", "no, load balancers must not use this node: %s", summary.IneligibleReason)
 	}
 	p.list("sysctls", len(summary.KernelSettings), func(i int) string { return settingText(&summary.KernelSettings[i]) })
 	p.reachability(summary)
@@ -216,15 +216,15 @@ func (n *Node) servicesText() string {
 }
 
 // otherProxiesText names the other service proxies on the node, and what to do. others is nil if there was no check.
-func otherProxiesText(others []competing.Conflict) string {
+func otherProxiesText(conflicts []competing.Conflict) string {
 	switch {
-	case others == nil:
+	case conflicts == nil:
 		return "are intended, with --service-proxy-name"
-	case len(others) == 0:
+	case len(conflicts) == 0:
 		return "none has rules in nf_tables"
 	}
 	var texts []string
-	for _, other := range others {
+	for _, other := range conflicts {
 		texts = append(texts, other.Message+"; "+other.Remedy)
 	}
 	return strings.Join(texts, "; ")

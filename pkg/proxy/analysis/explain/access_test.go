@@ -46,22 +46,22 @@ func TestAllowedSources(t *testing.T) {
 }
 
 func TestAHealthCheckCountsTheReadyEndpointsOfThisNode(t *testing.T) {
-	here, there := endpoint("10.244.1.5", "node-a", true), endpoint("10.244.2.5", "node-b", true)
+	local, remote := endpoint("10.244.1.5", "node-a", true), endpoint("10.244.2.5", "node-b", true)
 	unready := endpoint("10.244.1.5", "node-a", false)
 	tests := map[string]struct {
 		port      uint16
 		endpoints []model.SliceEndpoint
 		want      *explain.HealthCheck
 	}{
-		"no health check port":                   {0, []model.SliceEndpoint{here}, nil},
-		"a ready endpoint is on this node":       {32000, []model.SliceEndpoint{here, there}, &explain.HealthCheck{NodePort: 32000, LocalEndpoints: 1}},
-		"no endpoint is on this node":            {32000, []model.SliceEndpoint{there}, &explain.HealthCheck{NodePort: 32000}},
+		"no health check port":                   {0, []model.SliceEndpoint{local}, nil},
+		"a ready endpoint is on this node":       {32000, []model.SliceEndpoint{local, remote}, &explain.HealthCheck{NodePort: 32000, LocalEndpoints: 1}},
+		"no endpoint is on this node":            {32000, []model.SliceEndpoint{remote}, &explain.HealthCheck{NodePort: 32000}},
 		"the endpoint on this node is not ready": {32000, []model.SliceEndpoint{unready}, &explain.HealthCheck{NodePort: 32000}},
 		"no endpoints":                           {32000, nil, &explain.HealthCheck{NodePort: 32000}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			service := balanced()
+			service := exposedService()
 			service.ExternalTrafficLocal, service.HealthCheckNodePort = true, test.port
 			if diff := cmp.Diff(test.want, onlyPort(t, clusterOf(webSlice(test.endpoints...), service)).HealthCheck); diff != "" {
 				t.Errorf("health check (-want +got):\n%s", diff)

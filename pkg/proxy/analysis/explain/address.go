@@ -71,7 +71,7 @@ func (d dialledAddress) undefinedPort(cluster *model.Cluster, services []model.O
 	}
 	port := &PortReport{
 		Node: cluster.Self().Name, Number: int(d.addr.Port()), Family: model.FamilyOf(addr).String(), Address: d.addr.String(),
-		Frontends: []Frontend{}, Excluded: []Excluded{}, Cluster: choice(selection.Choice{}, nil),
+		Frontends: []Frontend{}, Excluded: []Excluded{}, Cluster: describeChoice(selection.Choice{}, nil),
 	}
 	for _, protocol := range model.Protocols {
 		if _, isReached := d.frontends[protocol]; !isReached {

@@ -11,32 +11,32 @@ import (
 
 func TestAffinityScopeIsReported(t *testing.T) {
 	const (
-		one = "A client keeps its endpoint for 3h after its newest connection, whichever frontend it dials."
-		two = "A client keeps its endpoint for 3h after its newest connection: one where a Local policy keeps it on this node, and one " +
+		oneEndpoint  = "A client keeps its endpoint for 3h after its newest connection, whichever frontend it dials."
+		twoEndpoints = "A client keeps its endpoint for 3h after its newest connection: one where a Local policy keeps it on this node, and one " +
 			"everywhere else."
 	)
-	external := func(service *model.Service) { service.ExternalTrafficLocal = true }
-	internal := func(service *model.Service) { service.InternalTrafficLocal = true }
-	unexposed := func(service *model.Service) {
+	setExternalLocal := func(service *model.Service) { service.ExternalTrafficLocal = true }
+	setInternalLocal := func(service *model.Service) { service.InternalTrafficLocal = true }
+	removeExternal := func(service *model.Service) {
 		service.LoadBalancerIPs, service.ExternalIPs, service.Ports[0].NodePort = nil, nil, 0
 	}
-	here, elsewhere := endpoint("10.244.1.5", "node-a", true), endpoint("10.244.2.5", "node-b", true)
+	local, remote := endpoint("10.244.1.5", "node-a", true), endpoint("10.244.2.5", "node-b", true)
 	tests := map[string]struct {
 		changes  []func(*model.Service)
 		endpoint model.SliceEndpoint
 		want     string
 	}{
-		"no policy is Local":             {nil, here, one},
-		"externalTrafficPolicy is Local": {[]func(*model.Service){external}, here, two},
-		"internalTrafficPolicy is Local": {[]func(*model.Service){internal}, here, two},
-		"both policies are Local":        {[]func(*model.Service){internal, external}, here, two},
-		"internalTrafficPolicy is Local, and there is no external frontend": {[]func(*model.Service){internal, unexposed}, here, one},
-		"externalTrafficPolicy is Local, and there is no external frontend": {[]func(*model.Service){external, unexposed}, here, one},
-		"externalTrafficPolicy is Local, and no endpoint is on this node":   {[]func(*model.Service){external}, elsewhere, one},
+		"no policy is Local":             {nil, local, oneEndpoint},
+		"externalTrafficPolicy is Local": {[]func(*model.Service){setExternalLocal}, local, twoEndpoints},
+		"internalTrafficPolicy is Local": {[]func(*model.Service){setInternalLocal}, local, twoEndpoints},
+		"both policies are Local":        {[]func(*model.Service){setInternalLocal, setExternalLocal}, local, twoEndpoints},
+		"internalTrafficPolicy is Local, and there is no external frontend": {[]func(*model.Service){setInternalLocal, removeExternal}, local, oneEndpoint},
+		"externalTrafficPolicy is Local, and there is no external frontend": {[]func(*model.Service){setExternalLocal, removeExternal}, local, oneEndpoint},
+		"externalTrafficPolicy is Local, and no endpoint is on this node":   {[]func(*model.Service){setExternalLocal}, remote, oneEndpoint},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			service := balanced()
+			service := exposedService()
 			service.AffinityTimeout = 3 * time.Hour
 			for _, change := range test.changes {
 				change(service)

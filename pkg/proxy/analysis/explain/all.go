@@ -25,7 +25,7 @@ func (v *Views) All(nodes []*model.Node, clientsOf func(*model.Node) Clients) it
 // groupByClients groups nodes that recognize pods in the same families. A node that has the dialled address is in a
 // group of its own.
 func (v *Views) groupByClients(nodes []*model.Node, clientsOf func(*model.Node) Clients) (groups [][]*model.Node) {
-	numbers := map[[3]string]int{}
+	groupIndexes := map[[3]string]int{}
 	for _, node := range nodes {
 		dialledNode := ""
 		if slices.Contains(node.Addresses, v.query.AddrPort.Addr()) {
@@ -33,31 +33,31 @@ func (v *Views) groupByClients(nodes []*model.Node, clientsOf func(*model.Node) 
 		}
 		unknown := clientsOf(node).PodsUnknown
 		key := [...]string{unknown[model.IPv4], unknown[model.IPv6], dialledNode}
-		number, known := numbers[key]
+		groupIndex, known := groupIndexes[key]
 		if !known {
-			number = len(groups)
-			numbers[key] = number
+			groupIndex = len(groups)
+			groupIndexes[key] = groupIndex
 			groups = append(groups, nil)
 		}
-		groups[number] = append(groups[number], node)
+		groups[groupIndex] = append(groups[groupIndex], node)
 	}
 	return groups
 }
 
 func (v *Views) explainNodes(nodes []*model.Node, clients Clients, yield func([]PortReport) bool) bool {
-	first, grouping, services := v.From(nodes[0]), selection.NewNodeGrouper(nodes), v.names
-	dialled := v.query.resolveAddress(first)
+	firstView, grouper, services := v.From(nodes[0]), selection.NewNodeGrouper(nodes), v.names
+	dialled := v.query.resolveAddress(firstView)
 	if dialled.addr.IsValid() {
 		services = dialled.services
 	}
 	for _, name := range services {
-		v.planner.SetView(first)
+		v.planner.SetView(firstView)
 		decisions := v.planner.Decide(name, model.Families)
 		if len(decisions) == 0 {
 			continue
 		}
-		for i, group := range grouping.Groups(decisions) {
-			view := first
+		for i, group := range grouper.Groups(decisions) {
+			view := firstView
 			if i > 0 {
 				view = v.From(nodes[group.Nodes[0]])
 				v.planner.SetView(view)
@@ -65,18 +65,18 @@ func (v *Views) explainNodes(nodes []*model.Node, clients Clients, yield func([]
 			}
 			ports := clients.portsOf(view, v.planner, decisions, v.query, dialled)
 			others := make([]string, 0, len(group.Nodes)-1)
-			for _, number := range group.Nodes[1:] {
-				others = append(others, nodes[number].Name)
+			for _, nodeIndex := range group.Nodes[1:] {
+				others = append(others, nodes[nodeIndex].Name)
 			}
-			for p := range ports {
-				ports[p].addAlike(others, group)
+			for portIndex := range ports {
+				ports[portIndex].addAlike(others, group)
 			}
 			if len(ports) > 0 && !yield(ports) {
 				return false
 			}
 		}
 	}
-	undefined := dialled.undefinedPort(first, v.names)
+	undefined := dialled.undefinedPort(firstView, v.names)
 	if undefined == nil {
 		return true
 	}
@@ -95,10 +95,10 @@ func (p *PortReport) addAlike(others []string, group selection.Group) {
 	}
 	var differences []string
 	for _, key := range group.Shared {
-		differences = append(differences, "by its own "+sharedBy(key, "the same number of"))
+		differences = append(differences, "by its own "+describeSharing(key, "the same number of"))
 	}
 	for _, key := range group.Unshared {
-		differences = append(differences, "by its own "+sharedBy(key, "no"))
+		differences = append(differences, "by its own "+describeSharing(key, "no"))
 	}
 	if group.OnNode {
 		differences = append(differences, "by the endpoints on the node itself, of which each node has the same number")
@@ -112,8 +112,8 @@ func (p *PortReport) addAlike(others []string, group selection.Group) {
 	}
 }
 
-// sharedBy describes how many endpoints share a value of a key, or have a hint with it.
-func sharedBy(key, count string) string {
+// describeSharing describes how many endpoints share a value of a key, or have a hint with it.
+func describeSharing(key, count string) string {
 	switch key {
 	case selection.TierForZones:
 		return "zone: " + count + " endpoints have a hint for it"

@@ -9,8 +9,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// build explains a decision of the cluster's own node. If a frontend is dialled, it names only that one.
-func (c Clients) build(cluster *model.Cluster, decision selection.Decision, dialled dialledAddress) PortReport {
+// buildReport explains a decision of the cluster's own node. If a frontend is dialled, it names only that one.
+func (c Clients) buildReport(cluster *model.Cluster, decision selection.Decision, dialled dialledAddress) PortReport {
 	service := decision.Service
 	port := PortReport{
 		Node:            decision.Viewpoint.Node.Name,
@@ -19,11 +19,11 @@ func (c Clients) build(cluster *model.Cluster, decision selection.Decision, dial
 		Number:          int(decision.Port.Port),
 		Protocol:        decision.Port.Protocol.String(),
 		Family:          decision.Family.String(),
-		Frontends:       frontends(decision.Frontends),
-		LostFrontends:   lostFrontends(decision),
+		Frontends:       describeFrontends(decision.Frontends),
+		LostFrontends:   describeLostFrontends(decision),
 		Traffic:         c.traffic(decision),
-		Cluster:         choice(decision.Selection.Cluster, decision.UsedByKey()),
-		Excluded:        excluded(decision.Exclusions()),
+		Cluster:         describeChoice(decision.Selection.Cluster, decision.UsedByKey()),
+		Excluded:        describeExclusions(decision.Exclusions()),
 		AllowedSources:  allowedSources(decision),
 		AffinitySeconds: int(service.AffinityTimeout / time.Second),
 		Rejected:        c.Rejected[service.Name.String()],
@@ -36,7 +36,7 @@ func (c Clients) build(cluster *model.Cluster, decision selection.Decision, dial
 	if dialled.addr.IsValid() {
 		reached := decision
 		reached.Frontends = []model.PortFrontend{decision.Frontends[slices.IndexFunc(decision.Frontends, dialled.reaches)]}
-		port.Frontends, port.Traffic = frontends(reached.Frontends), []Traffic{}
+		port.Frontends, port.Traffic = describeFrontends(reached.Frontends), []Traffic{}
 		if !dialled.addr.Addr().IsLoopback() {
 			port.Traffic = c.traffic(reached)
 		}
@@ -46,7 +46,7 @@ func (c Clients) build(cluster *model.Cluster, decision selection.Decision, dial
 	}
 	port.NextTiers = nextTiers(decision.Tiers())
 	if decision.Selection.Local != nil {
-		local := choice(*decision.Selection.Local, nil)
+		local := describeChoice(*decision.Selection.Local, nil)
 		port.Local = &local
 	}
 	return port
@@ -56,12 +56,12 @@ func (c Clients) build(cluster *model.Cluster, decision selection.Decision, dial
 func nextTiers(all []selection.Tier) []Tier {
 	var tiers []Tier
 	for i := 1; i < len(all); i++ {
-		tiers = append(tiers, Tier{namesOf(all[i].Endpoints)})
+		tiers = append(tiers, Tier{endpointNames(all[i].Endpoints)})
 	}
 	return tiers
 }
 
-func namesOf(endpoints []model.PortEndpoint) []string {
+func endpointNames(endpoints []model.PortEndpoint) []string {
 	names := make([]string, 0, len(endpoints))
 	for i := range endpoints {
 		names = append(names, EndpointName(endpoints[i].Addr))
@@ -69,10 +69,10 @@ func namesOf(endpoints []model.PortEndpoint) []string {
 	return names
 }
 
-// choice describes a choice. used is the number of endpoints that each step of its share uses.
-func choice(chosen selection.Choice, used []int) Choice {
+// describeChoice describes a choice. used is the number of endpoints that each step of its share uses.
+func describeChoice(chosen selection.Choice, used []int) Choice {
 	return Choice{
-		Endpoints: namesOf(chosen.Endpoints),
+		Endpoints: endpointNames(chosen.Endpoints),
 		Tier:      chosen.Tier,
 		Reason:    string(chosen.Reason.Code),
 		Message:   chosen.Reason.Sentence(),
@@ -118,7 +118,7 @@ func slots(chosen selection.Choice) map[string]int {
 	return byEndpoint
 }
 
-func excluded(exclusions []selection.Exclusion) []Excluded {
+func describeExclusions(exclusions []selection.Exclusion) []Excluded {
 	list, sentences := make([]Excluded, 0, len(exclusions)), map[selection.Reason]string{}
 	for _, exclusion := range exclusions {
 		sentence, isKnown := sentences[exclusion.Reason]

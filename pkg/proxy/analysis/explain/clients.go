@@ -42,7 +42,7 @@ func (c Clients) portsOf(
 		if !query.matchesPort(decision, dialled) || dnsNames.lacksFamily(decision) {
 			continue
 		}
-		port := c.build(cluster, decision, dialled)
+		port := c.buildReport(cluster, decision, dialled)
 		port.HealthCheck = healthCheck(decisions, decision.Family)
 		dnsNames.complete(&port, decision)
 		endpointSlices.complete(&port, decision)
@@ -60,17 +60,17 @@ func (c Clients) clusterIPSource() clientSource {
 	return clientSource{}
 }
 
-// outside and inside are the paths of connections to frontends that externalTrafficPolicy Local governs. Connections
+// outsidePath and inside are the paths of connections to frontends that externalTrafficPolicy Local governs. Connections
 // from this node itself are always masqueraded, and no others are (KEP-2086 and kube-proxy's packet matrix).
-func (c Clients) outside(family model.Family) trafficPath {
+func (c Clients) outsidePath(family model.Family) trafficPath {
 	path := trafficPath{subject: "New connections from outside", policy: "externalTrafficPolicy", source: kept}
-	if why, unknown := c.PodsUnknown[family]; unknown {
-		path.subject += " (which includes pods, because " + why + ")"
+	if reason, unknown := c.PodsUnknown[family]; unknown {
+		path.subject += " (which includes pods, because " + reason + ")"
 	}
 	return path
 }
 
-func (c Clients) inside(family model.Family) trafficPath {
+func (c Clients) insidePath(family model.Family) trafficPath {
 	if _, unknown := c.PodsUnknown[family]; unknown {
 		return trafficPath{subject: "New connections from this node", source: nodeMasqueraded}
 	}

@@ -19,7 +19,7 @@ const maxListed = 10
 func Condense(ports []PortReport, manyNodes bool) {
 	for i := range ports {
 		port := &ports[i]
-		grouped := group(port.Excluded)
+		grouped := groupByReason(port.Excluded)
 		port.IsCondensed = !manyNodes && len(grouped) < len(port.Excluded)
 		port.Excluded = grouped
 		if manyNodes {
@@ -38,8 +38,8 @@ func (c *Choice) abbreviate(listed int) {
 	}
 }
 
-// group returns endpoints by reason, in the order in which the reasons first appear.
-func group(excluded []Excluded) []Excluded {
+// groupByReason returns endpoints by reason, in the order in which the reasons first appear.
+func groupByReason(excluded []Excluded) []Excluded {
 	var reasons []string
 	byReason := map[string][]Excluded{}
 	for _, e := range excluded {
@@ -51,7 +51,7 @@ func group(excluded []Excluded) []Excluded {
 	grouped := make([]Excluded, 0, len(excluded))
 	for _, reason := range reasons {
 		if sameReason := byReason[reason]; len(sameReason) > maxListedPerReason {
-			grouped = append(grouped, count(sameReason)...)
+			grouped = append(grouped, countBySentence(sameReason)...)
 		} else {
 			grouped = append(grouped, sameReason...)
 		}
@@ -59,19 +59,19 @@ func group(excluded []Excluded) []Excluded {
 	return grouped
 }
 
-// count returns the first few sentences, each with the number of its endpoints, and one number for all other sentences.
-func count(excluded []Excluded) []Excluded {
+// countBySentence returns the first few sentences, each with the number of its endpoints, and one number for all other sentences.
+func countBySentence(excluded []Excluded) []Excluded {
 	var counted []Excluded
-	numbers, index, others := []int{}, map[string]int{}, 0
+	counts, index, others := []int{}, map[string]int{}, 0
 	for _, e := range excluded {
 		i, known := index[e.Message]
 		switch {
 		case known:
-			numbers[i]++
-			counted[i].Endpoint = sanitize.Count(numbers[i], "endpoint")
+			counts[i]++
+			counted[i].Endpoint = sanitize.Count(counts[i], "endpoint")
 		case len(counted) < maxListedPerReason:
 			index[e.Message] = len(counted)
-			counted, numbers = append(counted, e), append(numbers, 1)
+			counted, counts = append(counted, e), append(counts, 1)
 		default:
 			others++
 		}

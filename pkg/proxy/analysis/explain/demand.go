@@ -16,29 +16,29 @@ import (
 func (l *Load) setDemand(cluster *model.Cluster, decision selection.Decision, loads selection.Loads) {
 	topology, m := decision.Service.Topology, loads.Measured
 	if m == nil {
-		l.Demand = defaultDemandReason(cluster, decision.Service) + " " + demandDescription(topology.Clients, loads.Clients)
+		l.Demand = defaultDemandReason(cluster, decision.Service) + " " + defaultClientsText(topology.Clients, loads.Clients)
 		return
 	}
 	l.Measured = &Measured{
 		ObservedAt: m.ObservedAt, NodesReporting: m.NodesReporting, Nodes: m.NodesTotal, ConnectionsPerMinute: m.ConnectionsPerMinute,
-		Zones: roundedParts(m.Zones),
+		Zones: roundedShares(m.Zones),
 	}
 	zones := slices.SortedFunc(maps.Keys(m.Zones), func(a, b string) int {
 		return cmp.Or(cmp.Compare(m.Zones[b], m.Zones[a]), strings.Compare(a, b))
 	})
 	l.Demand = fmt.Sprintf("Demand was measured at %s, %s per minute, with reports from %d of %s: %s.",
 		m.ObservedAt.UTC().Format("2006-01-02 15:04 UTC"), sanitize.Count(m.ConnectionsPerMinute, "connection"), m.NodesReporting,
-		sanitize.Count(m.NodesTotal, "node"), parts(zones, m.Zones))
+		sanitize.Count(m.NodesTotal, "node"), zoneSharesText(zones, m.Zones))
 	busiest := m.AssumedBusiest()
 	busiestLoad := m.AssumedLoads[busiest]
 	l.BusiestIfAssumed = float64(busiestLoad) / 1000
 	l.Assumed = fmt.Sprintf("%s, the demand of zones would be %s: planned with it, %s would get %s times the mean.",
-		defaultDemandText(topology.Clients, loads.Clients), parts(zones, m.AssumedZones),
+		defaultDemandClause(topology.Clients, loads.Clients), zoneSharesText(zones, m.AssumedZones),
 		EndpointName(decision.Endpoints[busiest].Addr), times(busiestLoad))
 }
 
-// defaultDemandText describes the default demand, of clients with a number of ready endpoints.
-func defaultDemandText(clients []string, ready int) string {
+// defaultDemandClause describes the default demand, of clients with a number of ready endpoints.
+func defaultDemandClause(clients []string, ready int) string {
 	names := strings.Join(clients, " and ")
 	switch {
 	case len(clients) == 0:
@@ -51,12 +51,12 @@ func defaultDemandText(clients []string, ready int) string {
 	return "If each ready endpoint of " + names + " had the same demand"
 }
 
-// roundedParts returns shares of a whole, rounded by RoundParts.
-func roundedParts(parts map[string]float64) map[string]float64 {
-	names := slices.Sorted(maps.Keys(parts))
+// roundedShares returns shares of a whole, rounded by RoundParts.
+func roundedShares(shares map[string]float64) map[string]float64 {
+	names := slices.Sorted(maps.Keys(shares))
 	values, pointers, rounded := make([]float64, len(names)), make([]*float64, len(names)), map[string]float64{}
 	for i, name := range names {
-		values[i], pointers[i] = parts[name], &values[i]
+		values[i], pointers[i] = shares[name], &values[i]
 	}
 	RoundParts(pointers...)
 	for i, name := range names {
@@ -68,8 +68,8 @@ func roundedParts(parts map[string]float64) map[string]float64 {
 // maxListedZones is the maximum number of zones in a sentence.
 const maxListedZones = 6
 
-// parts lists the share of the demand that comes from each of some zones.
-func parts(zones []string, demand map[string]float64) string {
+// zoneSharesText lists the share of the demand that comes from each of some zones.
+func zoneSharesText(zones []string, demand map[string]float64) string {
 	words, rest := make([]string, 0, maxListedZones), 0.0
 	for i, zone := range zones {
 		if i < maxListedZones {
@@ -85,7 +85,7 @@ func parts(zones []string, demand map[string]float64) string {
 }
 
 // percent formats a share from 0 to 1 as package selection does.
-func percent(part float64) string { return selection.FractionOf(part).String() }
+func percent(share float64) string { return selection.FractionOf(share).String() }
 
 // defaultDemandReason states that the default demand is used, and why if the Service has the setting "measured".
 func defaultDemandReason(cluster *model.Cluster, service *model.Service) string {
@@ -95,8 +95,8 @@ func defaultDemandReason(cluster *model.Cluster, service *model.Service) string 
 	return string(cluster.DemandState().AssumedReason())
 }
 
-// demandDescription describes the clients of the default demand.
-func demandDescription(clients []string, ready int) string {
+// defaultClientsText describes the clients of the default demand.
+func defaultClientsText(clients []string, ready int) string {
 	names := strings.Join(clients, " and ")
 	switch {
 	case len(clients) == 0:

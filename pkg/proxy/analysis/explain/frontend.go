@@ -16,7 +16,7 @@ func addressOf(frontend model.Frontend) string {
 	return netip.AddrPortFrom(frontend.Addr, frontend.Port).String()
 }
 
-func frontends(owned []model.PortFrontend) []Frontend {
+func describeFrontends(owned []model.PortFrontend) []Frontend {
 	list := make([]Frontend, 0, len(owned))
 	for _, frontend := range owned {
 		list = append(list, describeFrontend(frontend))
@@ -28,16 +28,16 @@ func describeFrontend(frontend model.PortFrontend) Frontend {
 	return Frontend{Address: addressOf(frontend.Frontend), Kind: frontend.Kind.String()}
 }
 
-func lostFrontends(decision selection.Decision) []LostFrontend {
+func describeLostFrontends(decision selection.Decision) []LostFrontend {
 	var list []LostFrontend
 	for _, frontend := range decision.LostFrontends {
-		one := LostFrontend{
+		lost := LostFrontend{
 			Frontend: describeFrontend(frontend.PortFrontend), Reason: string(frontend.Reason()), Message: frontend.Sentence(),
 		}
 		if frontend.Reserved == "" {
-			one.Owner = frontend.Owner.String()
+			lost.Owner = frontend.Owner.String()
 		}
-		list = append(list, one)
+		list = append(list, lost)
 	}
 	return list
 }

@@ -11,9 +11,9 @@ import (
 
 // The stable codes of the DNS response about a headless Service.
 const (
-	outcomeServed   = "answer"
-	outcomeEmpty    = "empty"
-	outcomeRejected = "refuse"
+	outcomeServed  = "answer"
+	outcomeEmpty   = "empty"
+	outcomeRefused = "refuse"
 )
 
 // toDNS is the label of a DNS name in the text.
@@ -39,8 +39,8 @@ func dnsName(decision selection.Decision) string {
 
 // headlessDNS describes the DNS response about a headless Service; zero for any other Service.
 type headlessDNS struct {
-	isHeadless, isReady bool
-	families            map[model.Family]bool // in which there are endpoints
+	isHeadless, hasUsableEndpoint bool
+	families                      map[model.Family]bool // in which there are endpoints
 }
 
 func newHeadlessDNS(decisions []selection.Decision) headlessDNS {
@@ -50,7 +50,7 @@ func newHeadlessDNS(decisions []selection.Decision) headlessDNS {
 		if len(decisions[i].Endpoints) > 0 {
 			h.families[decisions[i].Family] = true
 		}
-		h.isReady = h.isReady || decisions[i].Selection.HasUsableEndpoint
+		h.hasUsableEndpoint = h.hasUsableEndpoint || decisions[i].Selection.HasUsableEndpoint
 	}
 	return h
 }
@@ -84,8 +84,8 @@ func (h headlessDNS) outcome(decision selection.Decision) (outcome, message stri
 			where, len(chosen.Endpoints))
 	case len(chosen.Endpoints) > 0:
 		return outcomeServed, fmt.Sprintf("%s%d endpoints, beginning with a random one.", where, len(chosen.Endpoints))
-	case h.isReady:
+	case h.hasUsableEndpoint:
 		return outcomeEmpty, where + "an empty response, because the name exists."
 	}
-	return outcomeRejected, "The proxy refuses the query, so that the cluster's DNS responds: no endpoint is ready."
+	return outcomeRefused, "The proxy refuses the query, so that the cluster's DNS responds: no endpoint is ready."
 }

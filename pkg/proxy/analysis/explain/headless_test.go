@@ -17,7 +17,7 @@ func TestDNSResponseIsExplained(t *testing.T) {
 	db := func(keys ...policy.Key) *model.Service {
 		return &model.Service{Name: web().Name, IsHeadless: true, Ports: web().Ports, Topology: policy.Topology{Keys: keys}}
 	}
-	here, there, unready := endpoint("10.0.0.1", "node-a", true), endpoint("10.0.0.2", "node-b", true), endpoint("10.0.0.3", "node-a", false)
+	local, remote, unready := endpoint("10.0.0.1", "node-a", true), endpoint("10.0.0.2", "node-b", true), endpoint("10.0.0.3", "node-a", false)
 	terminating := endpoint("10.0.0.4", "node-a", false)
 	terminating.Serving, terminating.Terminating = true, true
 	for title, test := range map[string]struct {
@@ -25,11 +25,11 @@ func TestDNSResponseIsExplained(t *testing.T) {
 		endpoints []model.SliceEndpoint
 		want      []string // NAME OUTCOME, the endpoints, and the excluded ones with their reasons
 	}{
-		"one endpoint is in the node's zone": {db(zone, "*"), []model.SliceEndpoint{here, there, unready}, []string{
+		"one endpoint is in the node's zone": {db(zone, "*"), []model.SliceEndpoint{local, remote, unready}, []string{
 			"web.default.svc answer 10.0.0.1 -10.0.0.2 OtherTopologyValue -10.0.0.3 NotReady",
 			"_http._tcp.web.default.svc answer 10.0.0.1:8080 -10.0.0.2:8080 OtherTopologyValue -10.0.0.3:8080 NotReady",
 		}},
-		"no endpoint is in the node's zone": {db(zone), []model.SliceEndpoint{there}, []string{
+		"no endpoint is in the node's zone": {db(zone), []model.SliceEndpoint{remote}, []string{
 			"web.default.svc empty -10.0.0.2 OtherTopologyValue", "_http._tcp.web.default.svc empty -10.0.0.2:8080 OtherTopologyValue",
 		}},
 		"no endpoint is ready": {db("*"), []model.SliceEndpoint{unready, terminating}, []string{

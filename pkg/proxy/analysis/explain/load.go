@@ -35,26 +35,26 @@ func loadOf(cluster *model.Cluster, planner *selection.Planner, decision selecti
 
 // overloadWithoutBound describes how many endpoints would be overloaded without the bound, and by how much.
 func overloadWithoutBound(decision selection.Decision, loads []balance.Load) string {
-	over, maxIndex, bounded := 0, 0, uint64(0)
+	overloaded, maxIndex, maxBounded := 0, 0, uint64(0)
 	for i, load := range loads {
 		if load.Unbounded > 10*decision.Service.Topology.MaxLoad {
-			over++
+			overloaded++
 		}
 		if load.Unbounded > loads[maxIndex].Unbounded {
 			maxIndex = i
 		}
-		bounded = max(bounded, load.Bounded)
+		maxBounded = max(maxBounded, load.Bounded)
 	}
 	busiest, unbounded := EndpointName(decision.Endpoints[maxIndex].Addr), times(loads[maxIndex].Unbounded)
-	suffix := fmt.Sprintf("; with it no endpoint expects more than %s times.", times(bounded))
-	switch over {
+	suffix := fmt.Sprintf("; with it no endpoint expects more than %s times.", times(maxBounded))
+	switch overloaded {
 	case 0:
 		return fmt.Sprintf("No endpoint needs the bound: without it the busiest, %s, would expect %s times the mean load.", busiest, unbounded)
 	case 1:
 		return fmt.Sprintf("Without the bound %s would expect %s times the mean load", busiest, unbounded) + suffix
 	}
 	return fmt.Sprintf("Without the bound %d endpoints would expect more than it allows, %s the most: %s times the mean load",
-		over, busiest, unbounded) + suffix
+		overloaded, busiest, unbounded) + suffix
 }
 
 // times formats a multiple that is given per mille.

@@ -28,7 +28,7 @@ func (c Clients) loopback(decision selection.Decision, dialled netip.AddrPort) (
 	if decision.Service.ExternalTrafficLocal {
 		traffic.Choice = choiceLocal
 	}
-	traffic.Outcome, traffic.Message = c.notServed(decision, addr)
+	traffic.Outcome, traffic.Message = c.unservedReason(decision, addr)
 	if traffic.Outcome != "" {
 		traffic.Message = fmt.Sprintf("Connections to %s %s.", frontend, traffic.Message)
 		return traffic, true
@@ -36,9 +36,9 @@ func (c Clients) loopback(decision selection.Decision, dialled netip.AddrPort) (
 	return servedOnLoopback(traffic, decision), true
 }
 
-// notServed returns why the proxy does not listen for a port on a loopback address, and what happens there instead;
+// unservedReason returns why the proxy does not listen for a port on a loopback address, and what happens there instead;
 // nothing if it does listen.
-func (c Clients) notServed(decision selection.Decision, addr netip.Addr) (outcome, why string) {
+func (c Clients) unservedReason(decision selection.Decision, addr netip.Addr) (outcome, message string) {
 	refuse := outcomeNames[selection.Refuse]
 	switch served, isServed := c.NodePorts.Loopback(decision.Family); {
 	case !c.NodePorts.Localhost:

@@ -37,7 +37,7 @@ func TestJSONHasTheFieldsThatScriptsRead(t *testing.T) {
 		port explain.PortReport
 		want []string
 	}{
-		"a port with everything": {topologyPort(), []string{
+		"a port with everything": {fullPort(), []string{
 			"affinitySeconds", "allowedSources", "cluster", "excluded", "family", "frontends", "healthCheck", "local", "lost", "message",
 			"node", "number", "outcome", "port", "protocol", "service", "traffic", "warnings",
 		}},
@@ -56,7 +56,7 @@ func TestJSONHasTheFieldsThatScriptsRead(t *testing.T) {
 }
 
 func TestJSONObjectsInAPortHaveTheFieldsThatScriptsRead(t *testing.T) {
-	port := decode(t, []explain.PortReport{topologyPort()})[0]
+	port := decode(t, []explain.PortReport{fullPort()})[0]
 	first := func(field string) any { return port[field].([]any)[0] }
 	last := func(field string) any { list := port[field].([]any); return list[len(list)-1] }
 	tests := map[string]struct {
@@ -94,9 +94,9 @@ func TestJSONListsAreNeverNull(t *testing.T) {
 	if err := write("json")(&text, ports); err != nil {
 		t.Fatal(err)
 	}
-	for list, want := range map[string]int{": null": 0, `"traffic": []`: 5, `"frontends": []`: 6, `"excluded": []`: 7, `"endpoints": []`: 7} {
-		if got := strings.Count(text.String(), list); got != want {
-			t.Errorf("%s occurs %d times, want %d:\n%s", list, got, want, text.String())
+	for pattern, want := range map[string]int{": null": 0, `"traffic": []`: 5, `"frontends": []`: 6, `"excluded": []`: 7, `"endpoints": []`: 7} {
+		if got := strings.Count(text.String(), pattern); got != want {
+			t.Errorf("%s occurs %d times, want %d:\n%s", pattern, got, want, text.String())
 		}
 	}
 }
@@ -114,7 +114,7 @@ func TestMachineFormatsOfNothingAreAnEmptyList(t *testing.T) {
 }
 
 func TestYAMLIsTheSameAsJSON(t *testing.T) {
-	ports := []explain.PortReport{topologyPort(), emptyPort()}
+	ports := []explain.PortReport{fullPort(), emptyPort()}
 	var text strings.Builder
 	if err := write("yaml")(&text, ports); err != nil {
 		t.Fatal(err)

@@ -12,8 +12,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
-// shop returns a cluster with one Service, which has two endpoints in each of two zones and the setting "measured".
-func shop(clients ...string) *model.Cluster {
+// measuredCluster returns a cluster with one Service, which has two endpoints in each of two zones and the setting "measured".
+func measuredCluster(clients ...string) *model.Cluster {
 	service := web()
 	service.Topology = policy.Topology{
 		Keys: []policy.Key{policy.Zone, policy.AnyNode}, MaxLoad: 120, Clients: clients, Measured: true,
@@ -50,8 +50,8 @@ func TestLoadReportsTheDemandSource(t *testing.T) {
 	}}
 	const measured = "Demand was measured at 2026-11-27 14:02 UTC, 30012 connections per minute, with reports from 198 of 200 nodes: " +
 		"zone-b 90 %, zone-a 10 %."
-	const each = " Each Node counts as one client, unless its labels say otherwise."
-	for name, c := range map[string]struct {
+	const perNode = " Each Node counts as one client, unless its labels say otherwise."
+	for name, test := range map[string]struct {
 		state           model.DemandState
 		demands         map[model.ObjectName]*model.Demand
 		clients         []string
@@ -70,20 +70,20 @@ func TestLoadReportsTheDemandSource(t *testing.T) {
 		"measured, no client is ready": {model.DemandActive, demands, []string{"default/none"}, "measured", measured,
 			"No endpoint of default/none is ready on a Node; if each Node had the same demand, the demand of zones would be zone-b 50 %, " +
 				"zone-a 50 %: planned with it, 10.244.98.0:8080 would get 1.80 times the mean."},
-		"no demand":           {model.DemandActive, nil, nil, "labels", string(servicedemand.NoUsableDemand) + each, ""},
-		"stale":               {model.DemandStale, demands, nil, "labels", string(servicedemand.LeaseNotRenewed) + each, ""},
-		"no publisher":        {model.DemandUnavailable, nil, nil, "labels", string(servicedemand.NotPublished) + each, ""},
-		"demand was not read": {model.DemandUnknown, nil, nil, "labels", string(servicedemand.DemandUnknown) + each, ""},
+		"no demand":           {model.DemandActive, nil, nil, "labels", string(servicedemand.NoUsableDemand) + perNode, ""},
+		"stale":               {model.DemandStale, demands, nil, "labels", string(servicedemand.LeaseNotRenewed) + perNode, ""},
+		"no publisher":        {model.DemandUnavailable, nil, nil, "labels", string(servicedemand.NotPublished) + perNode, ""},
+		"demand was not read": {model.DemandUnknown, nil, nil, "labels", string(servicedemand.DemandUnknown) + perNode, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cluster := shop(c.clients...)
-			cluster.Apply(model.Change{Demands: c.demands, DemandState: &c.state})
+			cluster := measuredCluster(test.clients...)
+			cluster.Apply(model.Change{Demands: test.demands, DemandState: &test.state})
 			port := onlyPort(t, cluster)
 			load := port.Load
-			if load == nil || load.Demand != c.demand || load.Assumed != c.assumed || load.DemandSource != c.source {
-				t.Fatalf("load %+v, want the sentences\n%s\n%s", load, c.demand, c.assumed)
+			if load == nil || load.Demand != test.demand || load.Assumed != test.assumed || load.DemandSource != test.source {
+				t.Fatalf("load %+v, want the sentences\n%s\n%s", load, test.demand, test.assumed)
 			}
-			isMeasured := c.source == "measured"
+			isMeasured := test.source == "measured"
 			if (load.Measured != nil) != isMeasured || (load.BusiestIfAssumed >= 1.8) != isMeasured {
 				t.Errorf("Measured is %+v and BusiestIfAssumed %f, but both are set only for measured demand", load.Measured, load.BusiestIfAssumed)
 			}
@@ -94,7 +94,7 @@ func TestLoadReportsTheDemandSource(t *testing.T) {
 			if err := explain.NewStream(&page, "text").Write([]explain.PortReport{port}); err != nil {
 				t.Fatal(err)
 			}
-			if !strings.Contains(page.String(), c.demand+"\n") || !strings.Contains(page.String(), c.assumed) {
+			if !strings.Contains(page.String(), test.demand+"\n") || !strings.Contains(page.String(), test.assumed) {
 				t.Errorf("the text lacks the sentences about demand:\n%s", page.String())
 			}
 		})

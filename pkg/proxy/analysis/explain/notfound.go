@@ -28,8 +28,8 @@ func NotFound(cluster *model.Cluster, query Query, origin string) error {
 // name in another namespace. where is appended to the name, and starts with a space.
 func ServiceNotFound(name model.ObjectName, existing []model.ObjectName, where string) error {
 	known := make([]string, 0, len(existing))
-	for _, one := range existing {
-		known = append(known, one.String())
+	for _, candidate := range existing {
+		known = append(known, candidate.String())
 	}
 	slices.Sort(known)
 	return fmt.Errorf("service %s not found%s%s", name, where, DidYouMean(name.String(), known))

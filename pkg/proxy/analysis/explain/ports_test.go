@@ -68,7 +68,7 @@ func sentence(code selection.Code, key, value string) string {
 	return selection.Reason{Code: code, Key: key, Value: value}.Sentence()
 }
 
-func TestAPortNamesItsTierItsReasonAndWhatItSkipped(t *testing.T) {
+func TestReportHasTierReasonAndExclusions(t *testing.T) {
 	service := web()
 	service.Topology.Keys = []policy.Key{"example.com/zone"}
 	service.AffinityTimeout = 3 * time.Hour

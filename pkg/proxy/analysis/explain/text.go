@@ -9,8 +9,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/sanitize"
 )
 
-// column is where the values start: after the widest label and two spaces on either side.
-const column = 13
+// valueColumn is where the values start: after the widest label and two spaces on either side.
+const valueColumn = 13
 
 func writePort(page *bytes.Buffer, port PortReport) {
 	sanitize.Fprintf(page, "%s\n", headline(port))
@@ -88,7 +88,7 @@ func ListOrCount(names []string) string {
 // writeLines writes one line for each value, the first of them after the label.
 func writeLines(page *bytes.Buffer, label string, values []string) {
 	for _, value := range values {
-		sanitize.Fprintf(page, "  %-*s%s\n", column-2, label, value)
+		sanitize.Fprintf(page, "  %-*s%s\n", valueColumn-2, label, value)
 		label = ""
 	}
 }

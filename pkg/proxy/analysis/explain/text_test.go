@@ -10,8 +10,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/golden"
 )
 
-// topologyPort returns the report of a port with nearly every field set.
-func topologyPort() explain.PortReport {
+// fullPort returns the report of a port with nearly every field set.
+func fullPort() explain.PortReport {
 	external := []string{"198.51.100.7:80", "192.0.2.10:80", "*:30080"}
 	return explain.PortReport{
 		Node: "node-a1", Service: "default/web", Port: "http", Number: 80, Protocol: "TCP", Family: "IPv4",
@@ -98,11 +98,11 @@ func lostPort() explain.PortReport {
 
 func TestTextFormat(t *testing.T) {
 	tests := map[string][]explain.PortReport{
-		"everything":   {topologyPort()},
+		"everything":   {fullPort()},
 		"no-endpoints": {emptyPort()},
 		"lost":         {lostPort()},
 		"split":        {splitPort()},
-		"two-ports":    {emptyPort(), topologyPort()},
+		"two-ports":    {emptyPort(), fullPort()},
 		"nothing":      nil,
 	}
 	for name, ports := range tests {
@@ -125,7 +125,7 @@ func (brokenPipe) Write([]byte) (int, error) { return 0, errBroken }
 
 func TestWritersReportErrors(t *testing.T) {
 	for name, write := range writers {
-		if err := write(brokenPipe{}, []explain.PortReport{topologyPort()}); !errors.Is(err, errBroken) {
+		if err := write(brokenPipe{}, []explain.PortReport{fullPort()}); !errors.Is(err, errBroken) {
 			t.Errorf("%s: got error %v, want one that wraps %v", name, err, errBroken)
 		}
 	}

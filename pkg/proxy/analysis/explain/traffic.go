@@ -64,7 +64,7 @@ func (c Clients) externalTraffic(decision selection.Decision, frontends []string
 	outside, inside := all, all
 	outside.From, inside.From = fromOutside, fromInside
 	return []Traffic{
-		c.outside(decision.Family).describe(outside, outsideChoice, outsideOutcome),
-		c.inside(decision.Family).describe(inside, insideChoice, insideOutcome),
+		c.outsidePath(decision.Family).describe(outside, outsideChoice, outsideOutcome),
+		c.insidePath(decision.Family).describe(inside, insideChoice, insideOutcome),
 	}
 }

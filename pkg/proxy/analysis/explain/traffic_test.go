@@ -12,27 +12,27 @@ import (
 )
 
 func TestOutcomeOfTheClusterIP(t *testing.T) {
-	local := func() *model.Service {
+	localService := func() *model.Service {
 		service := web()
 		service.InternalTrafficLocal = true
 		return service
 	}
-	here, elsewhere := endpoint("10.244.1.5", "node-a", true), endpoint("10.244.2.5", "node-b", true)
+	localEndpoint, remoteEndpoint := endpoint("10.244.1.5", "node-a", true), endpoint("10.244.2.5", "node-b", true)
 	tests := map[string]struct {
 		cluster *model.Cluster
 		outcome string
 		message string
 	}{
 		"two endpoints share the connections": {
-			clusterOf(webSlice(here, elsewhere), web()),
+			clusterOf(webSlice(localEndpoint, remoteEndpoint), web()),
 			"balance", "New connections to the ClusterIP are spread at random over 2 endpoints.",
 		},
 		"a Local policy uses only the endpoint on this node": {
-			clusterOf(webSlice(here, elsewhere), local()),
+			clusterOf(webSlice(localEndpoint, remoteEndpoint), localService()),
 			"balance", "New connections to the ClusterIP go to one endpoint on this node.",
 		},
 		"a Local policy with endpoints only elsewhere drops": {
-			clusterOf(webSlice(elsewhere), local()), "drop",
+			clusterOf(webSlice(remoteEndpoint), localService()), "drop",
 			"New connections to the ClusterIP are dropped, because internalTrafficPolicy is Local and every usable endpoint is on another node.",
 		},
 		"no usable endpoint at all refuses": {
@@ -50,8 +50,8 @@ func TestOutcomeOfTheClusterIP(t *testing.T) {
 	}
 }
 
-// balanced returns web with a load-balancer IP, an external IP and a node port.
-func balanced() *model.Service {
+// exposedService returns web with a load-balancer IP, an external IP and a node port.
+func exposedService() *model.Service {
 	service := web()
 	service.LoadBalancerIPs = []netip.Addr{netip.MustParseAddr("198.51.100.7")}
 	service.ExternalIPs = []netip.Addr{netip.MustParseAddr("192.0.2.10")}
@@ -60,7 +60,7 @@ func balanced() *model.Service {
 }
 
 func TestEveryFrontendIsNamedWithItsKind(t *testing.T) {
-	service := balanced()
+	service := exposedService()
 	service.ClusterIPs = append(service.ClusterIPs, netip.MustParseAddr("fd00:10:96::10"))
 	ports := explain.Clients{}.Ports(clusterOf(webSlice(), service), explain.Query{})
 	got := map[string][]explain.Frontend{}
@@ -79,57 +79,57 @@ func TestEveryFrontendIsNamedWithItsKind(t *testing.T) {
 	}
 }
 
-// row is a Traffic without its message and frontends.
-type row struct{ to, from, outcome, choice, source string }
+// trafficRow is a Traffic without its message and frontends.
+type trafficRow struct{ to, from, outcome, choice, source string }
 
 // TestTrafficIsSplitWherePoliciesDiffer has the rows of kube-proxy's table of which endpoints serve which traffic, with
 // the source addresses of its packet matrix.
 func TestTrafficIsSplitWherePoliciesDiffer(t *testing.T) {
-	here, elsewhere := endpoint("10.244.1.5", "node-a", true), endpoint("10.244.2.5", "node-b", true)
-	internal := func(service *model.Service) { service.InternalTrafficLocal = true }
-	external := func(service *model.Service) { service.ExternalTrafficLocal = true }
-	otherZone := func(service *model.Service) { service.Topology.Keys = []policy.Key{"example.com/zone"} }
-	both := []model.SliceEndpoint{here, elsewhere}
+	local, remote := endpoint("10.244.1.5", "node-a", true), endpoint("10.244.2.5", "node-b", true)
+	setInternalLocal := func(service *model.Service) { service.InternalTrafficLocal = true }
+	setExternalLocal := func(service *model.Service) { service.ExternalTrafficLocal = true }
+	setZoneKey := func(service *model.Service) { service.Topology.Keys = []policy.Key{"example.com/zone"} }
+	both := []model.SliceEndpoint{local, remote}
 	tests := map[string]struct {
 		policies  []func(*model.Service)
 		endpoints []model.SliceEndpoint
-		want      []row
+		want      []trafficRow
 	}{
-		"no policy is Local": {nil, both, []row{
+		"no policy is Local": {nil, both, []trafficRow{
 			{"ClusterIP", "everybody", "balance", "cluster", ""}, {"external", "everybody", "balance", "cluster", "masqueraded"},
 		}},
-		"internalTrafficPolicy Local governs only the ClusterIP": {[]func(*model.Service){internal}, both, []row{
+		"internalTrafficPolicy Local governs only the ClusterIP": {[]func(*model.Service){setInternalLocal}, both, []trafficRow{
 			{"ClusterIP", "everybody", "balance", "local", ""}, {"external", "everybody", "balance", "cluster", "masqueraded"},
 		}},
-		"externalTrafficPolicy Local keeps outside clients here, with their address": {[]func(*model.Service){external}, both, []row{
+		"externalTrafficPolicy Local keeps outside clients here, with their address": {[]func(*model.Service){setExternalLocal}, both, []trafficRow{
 			{"ClusterIP", "everybody", "balance", "cluster", ""},
 			{"external", "outside", "balance", "local", "kept"}, {"external", "inside", "balance", "cluster", "keptForPods"},
 		}},
 		"without an endpoint here outside clients are dropped and pods are served": {
-			[]func(*model.Service){external}, []model.SliceEndpoint{elsewhere}, []row{
+			[]func(*model.Service){setExternalLocal}, []model.SliceEndpoint{remote}, []trafficRow{
 				{"ClusterIP", "everybody", "balance", "cluster", ""},
 				{"external", "outside", "drop", "local", ""}, {"external", "inside", "balance", "cluster", "keptForPods"},
 			}},
-		"both policies are Local": {[]func(*model.Service){internal, external}, []model.SliceEndpoint{elsewhere}, []row{
+		"both policies are Local": {[]func(*model.Service){setInternalLocal, setExternalLocal}, []model.SliceEndpoint{remote}, []trafficRow{
 			{"ClusterIP", "everybody", "drop", "local", ""},
 			{"external", "outside", "drop", "local", ""}, {"external", "inside", "balance", "cluster", "keptForPods"},
 		}},
-		"without any endpoint all clients are treated alike": {[]func(*model.Service){external}, nil, []row{
+		"without any endpoint all clients are treated alike": {[]func(*model.Service){setExternalLocal}, nil, []trafficRow{
 			{"ClusterIP", "everybody", "refuse", "cluster", ""}, {"external", "everybody", "refuse", "cluster", ""},
 		}},
-		"topology keys that match nothing refuse both": {[]func(*model.Service){otherZone}, []model.SliceEndpoint{elsewhere}, []row{
+		"topology keys that match nothing refuse both": {[]func(*model.Service){setZoneKey}, []model.SliceEndpoint{remote}, []trafficRow{
 			{"ClusterIP", "everybody", "refuse", "cluster", ""}, {"external", "everybody", "refuse", "cluster", ""},
 		}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			service := balanced()
+			service := exposedService()
 			for _, set := range test.policies {
 				set(service)
 			}
-			var got []row
+			var got []trafficRow
 			for _, traffic := range onlyPort(t, clusterOf(webSlice(test.endpoints...), service)).Traffic {
-				got = append(got, row{traffic.To, traffic.From, traffic.Outcome, traffic.Choice, traffic.Source})
+				got = append(got, trafficRow{traffic.To, traffic.From, traffic.Outcome, traffic.Choice, traffic.Source})
 				want := []string{"198.51.100.7:80", "192.0.2.10:80", "*:30080"}
 				if traffic.To == "ClusterIP" {
 					want = []string{"10.96.0.10:80"}
@@ -138,7 +138,7 @@ func TestTrafficIsSplitWherePoliciesDiffer(t *testing.T) {
 					t.Errorf("frontends of traffic to %s (-want +got):\n%s", traffic.To, diff)
 				}
 			}
-			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(row{})); diff != "" {
+			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(trafficRow{})); diff != "" {
 				t.Errorf("traffic (-want +got):\n%s", diff)
 			}
 		})
@@ -146,23 +146,23 @@ func TestTrafficIsSplitWherePoliciesDiffer(t *testing.T) {
 }
 
 func TestTrafficIsShownInSentences(t *testing.T) {
-	here, elsewhere := endpoint("10.244.1.5", "node-a", true), endpoint("10.244.2.5", "node-b", true)
+	local, remote := endpoint("10.244.1.5", "node-a", true), endpoint("10.244.2.5", "node-b", true)
 	tests := map[string]struct {
 		local     bool
 		endpoints []model.SliceEndpoint
 		want      []string
 	}{
-		"externalTrafficPolicy Cluster": {false, []model.SliceEndpoint{here, elsewhere}, []string{
+		"externalTrafficPolicy Cluster": {false, []model.SliceEndpoint{local, remote}, []string{
 			"New connections to the ClusterIP are spread at random over 2 endpoints.",
 			"New connections to the external frontends are spread at random over 2 endpoints, which see an address of this node instead of " +
 				"the client's.",
 		}},
-		"externalTrafficPolicy Local": {true, []model.SliceEndpoint{here, elsewhere}, []string{
+		"externalTrafficPolicy Local": {true, []model.SliceEndpoint{local, remote}, []string{
 			"New connections to the ClusterIP are spread at random over 2 endpoints.",
 			"New connections from outside go to one endpoint on this node, which sees the client's own address.",
 			"New connections from pods and this node are spread at random over 2 endpoints, which see a pod's own address, or one of this node.",
 		}},
-		"externalTrafficPolicy Local, and no endpoint here": {true, []model.SliceEndpoint{elsewhere}, []string{
+		"externalTrafficPolicy Local, and no endpoint here": {true, []model.SliceEndpoint{remote}, []string{
 			"New connections to the ClusterIP go to one endpoint.",
 			"New connections from outside are dropped, because externalTrafficPolicy is Local and every usable endpoint is on another node.",
 			"New connections from pods and this node go to one endpoint, which sees a pod's own address, or one of this node.",
@@ -174,7 +174,7 @@ func TestTrafficIsShownInSentences(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			service := balanced()
+			service := exposedService()
 			service.ExternalTrafficLocal = test.local
 			var got []string
 			for _, traffic := range onlyPort(t, clusterOf(webSlice(test.endpoints...), service)).Traffic {

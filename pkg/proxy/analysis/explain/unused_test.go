@@ -33,13 +33,13 @@ func TestAnUnusedSliceReportsWhy(t *testing.T) {
 	names := &model.EndpointSlice{Name: model.ObjectName{Namespace: "default", Name: "names"}, Service: web().Name, FQDNCount: 2}
 	multiAddress := sliceWithPorts("crowded", "http")
 	multiAddress.MultiAddressCount = 1
-	two := func(service *model.Service) {
+	addPort := func(service *model.Service) {
 		service.Ports = append(service.Ports, model.ServicePort{Name: "metrics", Protocol: model.TCP, Port: 9090})
 	}
-	dual := func(service *model.Service) {
+	addIPv6 := func(service *model.Service) {
 		service.ClusterIPs = append(service.ClusterIPs, netip.MustParseAddr("fd00:96::1"))
 	}
-	headless := func(service *model.Service) {
+	makeHeadless := func(service *model.Service) {
 		service.IsHeadless, service.ClusterIPs, service.Topology.Keys = true, nil, []policy.Key{policy.AnyNode}
 	}
 	for title, test := range map[string]struct {
@@ -47,22 +47,22 @@ func TestAnUnusedSliceReportsWhy(t *testing.T) {
 		slices []*model.EndpointSlice
 		want   []string // PORT FAMILY SLICE REASON
 	}{
-		"one slice serves all ports": {two, []*model.EndpointSlice{sliceWithPorts("all", "http", "metrics")}, nil},
-		"one slice for each port":    {two, []*model.EndpointSlice{sliceWithPorts("one", "http"), sliceWithPorts("other", "metrics")}, nil},
-		"no slice serves one of the ports": {two, []*model.EndpointSlice{sliceWithPorts("one", "http")},
+		"one slice serves all ports": {addPort, []*model.EndpointSlice{sliceWithPorts("all", "http", "metrics")}, nil},
+		"one slice for each port":    {addPort, []*model.EndpointSlice{sliceWithPorts("one", "http"), sliceWithPorts("other", "metrics")}, nil},
+		"no slice serves one of the ports": {addPort, []*model.EndpointSlice{sliceWithPorts("one", "http")},
 			[]string{"metrics IPv4 default/one SliceOfOtherPorts"}},
 		"a slice that serves no port next to one that does": {
-			two, []*model.EndpointSlice{sliceWithPorts("good", "http", "metrics"), sliceWithPorts("bad", "web")},
+			addPort, []*model.EndpointSlice{sliceWithPorts("good", "http", "metrics"), sliceWithPorts("bad", "web")},
 			[]string{"http IPv4 default/bad SliceOfOtherPorts", "metrics IPv4 default/bad SliceOfOtherPorts"}},
 		"no ports":         {nil, []*model.EndpointSlice{sliceWithPorts("none")}, []string{"http IPv4 default/none SliceWithoutPorts"}},
 		"the other family": {nil, []*model.EndpointSlice{inIPv6(sliceWithPorts("six", "http"))}, []string{"http IPv4 default/six SliceOfOtherFamily"}},
-		"a slice is reported only for ports of its family": {dual, []*model.EndpointSlice{sliceWithPorts("four", "http"), inIPv6(sliceWithPorts("six", "web"))},
+		"a slice is reported only for ports of its family": {addIPv6, []*model.EndpointSlice{sliceWithPorts("four", "http"), inIPv6(sliceWithPorts("six", "web"))},
 			[]string{"http IPv6 default/six SliceOfOtherPorts"}},
-		"several addresses in an endpoint": {dual, []*model.EndpointSlice{multiAddress}, []string{"http IPv4 default/crowded LaterAddresses"}},
+		"several addresses in an endpoint": {addIPv6, []*model.EndpointSlice{multiAddress}, []string{"http IPv4 default/crowded LaterAddresses"}},
 		"an FQDN slice": {nil, []*model.EndpointSlice{sliceWithPorts("good", "http"), names},
 			[]string{"http IPv4 default/names SliceOfNames"}},
-		"a slice of a headless Service without ports": {headless, []*model.EndpointSlice{sliceWithPorts("none")}, []string{"http IPv4 default/none SliceWithoutPorts"}},
-		"an FQDN slice of a headless Service": {headless, []*model.EndpointSlice{sliceWithPorts("good", "http"), names},
+		"a slice of a headless Service without ports": {makeHeadless, []*model.EndpointSlice{sliceWithPorts("none")}, []string{"http IPv4 default/none SliceWithoutPorts"}},
+		"an FQDN slice of a headless Service": {makeHeadless, []*model.EndpointSlice{sliceWithPorts("good", "http"), names},
 			[]string{" IPv4 default/names SliceOfNames", "http IPv4 default/names SliceOfNames"}},
 	} {
 		t.Run(title, func(t *testing.T) {
@@ -134,45 +134,45 @@ func TestUnusedSliceMessages(t *testing.T) {
 		}
 		return ports
 	}
-	of := func(family model.Family, endpoints, crowded int, ports []model.SlicePort) model.EndpointSlice {
+	newSlice := func(family model.Family, endpoints, multiAddressCount int, ports []model.SlicePort) model.EndpointSlice {
 		return model.EndpointSlice{
-			Name: model.ObjectName{Namespace: "t", Name: "web-1"}, Family: family, MultiAddressCount: uint16(crowded), Ports: ports,
+			Name: model.ObjectName{Namespace: "t", Name: "web-1"}, Family: family, MultiAddressCount: uint16(multiAddressCount), Ports: ports,
 			Endpoints: make([]model.SliceEndpoint, endpoints),
 		}
 	}
-	byName := of(model.IPv4, 0, 0, nil)
+	byName := newSlice(model.IPv4, 0, 0, nil)
 	byName.FQDNCount = 1
-	forOthers := of(model.IPv4, 1, 0, ports(named))
-	forOthers.IsHeadless = true
+	headless := newSlice(model.IPv4, 1, 0, ports(named))
+	headless.IsHeadless = true
 	for name, test := range map[string]struct {
 		slice   model.EndpointSlice
 		port    string
 		reason  string
 		message string
 	}{
-		"the slice serves the port": {of(model.IPv4, 2, 0, ports(named)), named, "", ""},
-		"a slice without a name for its port": {of(model.IPv4, 2, 0, ports(unnamed)), named, "SliceOfOtherPorts",
+		"the slice serves the port": {newSlice(model.IPv4, 2, 0, ports(named)), named, "", ""},
+		"a slice without a name for its port": {newSlice(model.IPv4, 2, 0, ports(unnamed)), named, "SliceOfOtherPorts",
 			"EndpointSlice t/web-1 has 2 endpoints, but no port named http/TCP; it has 8080/TCP without a name."},
-		"a Service without a name for its port": {of(model.IPv4, 1, 0, ports(named)), unnamed, "SliceOfOtherPorts",
+		"a Service without a name for its port": {newSlice(model.IPv4, 1, 0, ports(named)), unnamed, "SliceOfOtherPorts",
 			"EndpointSlice t/web-1 has 1 endpoint, but no TCP port without a name; it has http 8080/TCP."},
-		"another protocol": {of(model.IPv4, 1, 0, []model.SlicePort{{Name: named, Protocol: model.UDP, Port: 53}}), named, "SliceOfOtherPorts",
+		"another protocol": {newSlice(model.IPv4, 1, 0, []model.SlicePort{{Name: named, Protocol: model.UDP, Port: 53}}), named, "SliceOfOtherPorts",
 			"EndpointSlice t/web-1 has 1 endpoint, but no port named http/TCP; it has http 53/UDP."},
-		"many ports": {of(model.IPv4, 1, 0, ports("a", "b", "c", "d", "e", "f")), named, "SliceOfOtherPorts",
+		"many ports": {newSlice(model.IPv4, 1, 0, ports("a", "b", "c", "d", "e", "f")), named, "SliceOfOtherPorts",
 			"EndpointSlice t/web-1 has 1 endpoint, but no port named http/TCP; it has a 8080/TCP, b 8081/TCP, c 8082/TCP, d 8083/TCP and 2 more."},
-		"no ports": {of(model.IPv4, 3, 0, nil), named, "SliceWithoutPorts",
+		"no ports": {newSlice(model.IPv4, 3, 0, nil), named, "SliceWithoutPorts",
 			"EndpointSlice t/web-1 has 3 endpoints, but no ports, which does not mean every port."},
 		"an FQDN slice": {byName, named, "SliceOfNames", "EndpointSlice t/web-1 has 1 endpoint, " +
 			"but by name (addressType FQDN), and a proxy sends connections only to addresses."},
-		"the other family": {of(model.IPv6, 2, 0, ports(named)), named, "SliceOfOtherFamily",
+		"the other family": {newSlice(model.IPv6, 2, 0, ports(named)), named, "SliceOfOtherFamily",
 			"EndpointSlice t/web-1 has 2 IPv6 endpoints, but the Service has no IPv6 address, only IPv4."},
-		"two addresses in one endpoint": {of(model.IPv4, 2, 1, ports(named)), named, "LaterAddresses", "EndpointSlice t/web-1 has " +
+		"two addresses in one endpoint": {newSlice(model.IPv4, 2, 1, ports(named)), named, "LaterAddresses", "EndpointSlice t/web-1 has " +
 			"an endpoint with more than one address, and only the first one is used; another endpoint needs an entry of its own."},
-		"two addresses in each": {of(model.IPv4, 2, 2, ports(named)), named, "LaterAddresses", "EndpointSlice t/web-1 has " +
+		"two addresses in each": {newSlice(model.IPv4, 2, 2, ports(named)), named, "LaterAddresses", "EndpointSlice t/web-1 has " +
 			"2 endpoints with more than one address, and only the first one of each is used; another endpoint needs an entry of its own."},
-		"the label of headless Services": {forOthers, named,
+		"the label of headless Services": {headless, named,
 			"SliceOfHeadless", "EndpointSlice t/web-1 has 1 endpoint, but the label service.kubernetes.io/headless, " +
 				"so no proxy reads it."},
-		"an empty slice": {of(model.IPv4, 0, 0, nil), named, "", ""},
+		"an empty slice": {newSlice(model.IPv4, 0, 0, nil), named, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := explain.UnusedReason(&test.slice, webPort(test.port, model.TCP))

@@ -20,7 +20,7 @@ import (
 
 // The indexes of the Services of manyNodes with hints for zones, and with hints for nodes. The former also has a Local
 // policy and external addresses.
-const hinted, hintedForNodes = 7, 8
+const zoneHintedIndex, nodeHintedIndex = 7, 8
 
 // manyNodes returns the state of a cluster with everything that a view caches for other nodes: bounds by several lists
 // of keys, named clients, measured demand, and demoted endpoints.
@@ -47,31 +47,31 @@ func manyNodes(nodes int, random *rand.Rand) model.Change {
 		}
 	}
 	change.Demotions[model.DemotionKey{Node: nameOf(1), Reason: model.Evacuated}] = &model.Demotion{Reason: model.Evacuated}
-	zoned, racked := []policy.Key{policy.Zone, policy.AnyNode}, []policy.Key{"example.com/rack", policy.Zone, policy.AnyNode}
-	for number, topology := range []policy.Topology{
-		{}, {Keys: racked}, {Keys: zoned, MaxLoad: 120}, {Keys: racked, MaxLoad: 150, Clients: []string{"shop/s0"}},
-		{Keys: []policy.Key{policy.Hostname, policy.AnyNode}, MaxLoad: 110}, {Keys: zoned, MaxLoad: 120, Measured: true},
+	zoneKeys, rackKeys := []policy.Key{policy.Zone, policy.AnyNode}, []policy.Key{"example.com/rack", policy.Zone, policy.AnyNode}
+	for serviceIndex, topology := range []policy.Topology{
+		{}, {Keys: rackKeys}, {Keys: zoneKeys, MaxLoad: 120}, {Keys: rackKeys, MaxLoad: 150, Clients: []string{"shop/s0"}},
+		{Keys: []policy.Key{policy.Hostname, policy.AnyNode}, MaxLoad: 110}, {Keys: zoneKeys, MaxLoad: 120, Measured: true},
 		{Keys: []policy.Key{policy.Hostname, policy.Zone}}, {}, {}, {Keys: []policy.Key{policy.Hostname, "example.com/some"}},
 	} {
-		name := model.ObjectName{Namespace: "shop", Name: fmt.Sprintf("s%d", number)}
+		name := model.ObjectName{Namespace: "shop", Name: fmt.Sprintf("s%d", serviceIndex)}
 		change.Services[name] = &model.Service{
-			Name: name, ClusterIPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 96, 0, byte(number + 1)})}, Topology: topology,
-			Ports: []model.ServicePort{{Name: "http", Protocol: model.TCP, Port: 80, NodePort: uint16(30000 + number)}},
+			Name: name, ClusterIPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 96, 0, byte(serviceIndex + 1)})}, Topology: topology,
+			Ports: []model.ServicePort{{Name: "http", Protocol: model.TCP, Port: 80, NodePort: uint16(30000 + serviceIndex)}},
 		}
 		slice := &model.EndpointSlice{
 			Name: name, Service: name, Ports: []model.SlicePort{{Name: "http", Protocol: model.TCP, Port: 8080}},
 		}
 		for e := range max(6, nodes/5) {
-			sliceEndpoint := endpoint(fmt.Sprintf("10.%d.%d.%d", number, e/250, e%250), nameOf(random.IntN(nodes)), random.IntN(5) > 0)
-			switch number {
-			case hinted:
+			sliceEndpoint := endpoint(fmt.Sprintf("10.%d.%d.%d", serviceIndex, e/250, e%250), nameOf(random.IntN(nodes)), random.IntN(5) > 0)
+			switch serviceIndex {
+			case zoneHintedIndex:
 				sliceEndpoint.HintZones = []string{fmt.Sprintf("zone-%d", random.IntN(2))}
-			case hintedForNodes:
+			case nodeHintedIndex:
 				sliceEndpoint.HintNodes = []string{sliceEndpoint.Node}
 			}
 			slice.Endpoints = append(slice.Endpoints, sliceEndpoint)
 		}
-		if number == hinted {
+		if serviceIndex == zoneHintedIndex {
 			service := change.Services[name]
 			service.ExternalTrafficLocal, service.HealthCheckNodePort = true, 32000
 			service.LoadBalancerIPs = []netip.Addr{netip.MustParseAddr("198.51.100.1")}
@@ -93,8 +93,8 @@ func TestViewEqualsTheNodesReport(t *testing.T) {
 		change := manyNodes(30, rand.New(rand.NewPCG(seed, 0)))
 		views := explain.NewViews(change, model.NodePortAddresses{Primary: true}, explain.Query{})
 		for name, node := range change.Nodes {
-			alone := explain.ClusterView(change, name, model.NodePortAddresses{Primary: true})
-			want := explain.Clients{}.Ports(alone, explain.Query{})
+			uncached := explain.ClusterView(change, name, model.NodePortAddresses{Primary: true})
+			want := explain.Clients{}.Ports(uncached, explain.Query{})
 			if diff := cmp.Diff(want, views.Ports(explain.Clients{}, node)); diff != "" {
 				t.Fatalf("seed %d, %s: (-without a cache +view):\n%s", seed, name, diff)
 			}
@@ -106,7 +106,7 @@ func TestViewEqualsTheNodesReport(t *testing.T) {
 // node of its group, except for its name and the values that the group lists as differences; then the numbers of
 // endpoints by reason are the same.
 func TestNodesThatDecideAlikeAreExplainedOnce(t *testing.T) {
-	once := map[bool]int{}
+	countByEquality := map[bool]int{}
 	for seed := range uint64(6) {
 		change := manyNodes(90, rand.New(rand.NewPCG(seed, 7)))
 		if seed%2 > 0 { // many zones, and nodes in none
@@ -129,7 +129,7 @@ func TestNodesThatDecideAlikeAreExplainedOnce(t *testing.T) {
 				if port.Alike != nil {
 					alike = *port.Alike
 				}
-				once[alike.Differences == ""] += len(alike.Nodes)
+				countByEquality[alike.Differences == ""] += len(alike.Nodes)
 				for _, name := range append([]string{port.Node}, alike.Nodes...) {
 					got[name+" "+port.Service]++
 					if diff := cmp.Diff(summary(want[name+" "+port.Service], alike), summary(port, alike)); diff != "" {
@@ -138,14 +138,14 @@ func TestNodesThatDecideAlikeAreExplainedOnce(t *testing.T) {
 				}
 			}
 		}
-		for what := range want {
-			if got[what] != 1 {
-				t.Errorf("seed %d: %s is explained %d times", seed, what, got[what])
+		for nodeAndService := range want {
+			if got[nodeAndService] != 1 {
+				t.Errorf("seed %d: %s is explained %d times", seed, nodeAndService, got[nodeAndService])
 			}
 		}
 	}
-	if once[true] < 100 || once[false] < 100 {
-		t.Errorf("too few reports are the same (true), or differ as described (false): %v", once)
+	if countByEquality[true] < 100 || countByEquality[false] < 100 {
+		t.Errorf("too few reports are the same (true), or differ as described (false): %v", countByEquality)
 	}
 }
 
@@ -230,13 +230,13 @@ func TestViewsOfTwiceAsManyNodesTakeTwiceTheWork(t *testing.T) {
 		})
 		return allocations, written, lines
 	}
-	for format, most := range map[string]float64{"text": 1.5, "json": 2.3} {
+	for format, maxGrowth := range map[string]float64{"text": 1.5, "json": 2.3} {
 		few, bytes, lines := cost(500, format)
-		many, moreBytes, moreLines := cost(1000, format)
-		t.Logf("%s: 500 nodes: %.0f allocations, %d bytes, %d lines; 1000: %.0f, %d, %d", format, few, bytes, lines, many, moreBytes, moreLines)
-		if many > 2.3*few || float64(moreBytes) > most*float64(bytes) || float64(moreLines) > most*float64(lines) {
+		moreAllocations, moreBytes, moreLines := cost(1000, format)
+		t.Logf("%s: 500 nodes: %.0f allocations, %d bytes, %d lines; 1000: %.0f, %d, %d", format, few, bytes, lines, moreAllocations, moreBytes, moreLines)
+		if moreAllocations > 2.3*few || float64(moreBytes) > maxGrowth*float64(bytes) || float64(moreLines) > maxGrowth*float64(lines) {
 			t.Errorf("%s: %.0f allocations, %d bytes and %d lines for 500 nodes, %.0f, %d and %d for 1000",
-				format, few, bytes, lines, many, moreBytes, moreLines)
+				format, few, bytes, lines, moreAllocations, moreBytes, moreLines)
 		}
 	}
 }

@@ -48,7 +48,7 @@ func TestWarnings(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			service := balanced()
+			service := exposedService()
 			test.change(service)
 			got := onlyPort(t, clusterOf(webSlice(endpoint("10.244.1.5", "node-a", true)), service))
 			if diff := cmp.Diff(test.want, got.Warnings); diff != "" {

@@ -21,7 +21,7 @@ const (
 )
 
 // keepsBound reports whether no endpoint expects more than a load bound, in percent, in the precision of printed loads.
-func (o *Projection) keepsBound(bound uint64) bool { return o.Busiest.Load < float64(bound)/100+0.005 }
+func (p *Projection) keepsBound(bound uint64) bool { return p.Busiest.Load < float64(bound)/100+0.005 }
 
 // advise recommends a setting, if one would improve anything and keeps the first bound that is compared. A setting that
 // protects the endpoints as well as the bound does, and works with any proxy, comes first. If the Service has a bound
@@ -36,10 +36,10 @@ func (f *forecaster) advise(s *Service, object *corev1.Service, parsed *model.Se
 		parsed.Topology.MaxLoad > 0 || slices.ContainsFunc(s.Causes, func(c Problem) bool { return c.Denied }) {
 		return nil
 	}
-	isNearer := func(o *Projection) bool { return o.Zone-now.Zone >= minZoneGain }
-	isBetter := func(o *Projection) bool {
-		return o.Note == "" && o.keepsBound(bounds[0].bound) && o.Refused <= now.Refused &&
-			(isNearer(o) || now.Busiest.Load-o.Busiest.Load >= minLoadGain)
+	isNearer := func(p *Projection) bool { return p.Zone-now.Zone >= minZoneGain }
+	isBetter := func(p *Projection) bool {
+		return p.Note == "" && p.keepsBound(bounds[0].bound) && p.Refused <= now.Refused &&
+			(isNearer(p) || now.Busiest.Load-p.Busiest.Load >= minLoadGain)
 	}
 	if len(parsed.Topology.Keys) == 0 && isNearer(field) && isBetter(field) {
 		if hasDistribution(object) { // it is already set, but there are no hints
@@ -92,11 +92,11 @@ func (f *forecaster) boundsFor(s *Service) (bounds []Setting) {
 
 // adviseMeasured recommends planning the existing bound with measured demand, if that keeps it and improves anything.
 func (f *forecaster) adviseMeasured(s *Service, object *corev1.Service, parsed *model.Service) *Advice {
-	now, then := s.projection(Now), s.asMeasured
-	isNearer := then.Zone-now.Zone >= minZoneGain
-	isLessLoaded := now.Busiest.Load-then.Busiest.Load >= minLoadGain
+	now, asMeasured := s.projection(Now), s.asMeasured
+	isNearer := asMeasured.Zone-now.Zone >= minZoneGain
+	isLessLoaded := now.Busiest.Load-asMeasured.Busiest.Load >= minLoadGain
 	fixesBound := !now.keepsBound(parsed.Topology.MaxLoad)
-	if !then.keepsBound(parsed.Topology.MaxLoad) || then.Refused > now.Refused || !isNearer && !isLessLoaded && !fixesBound || parsed.Topology.Measured {
+	if !asMeasured.keepsBound(parsed.Topology.MaxLoad) || asMeasured.Refused > now.Refused || !isNearer && !isLessLoaded && !fixesBound || parsed.Topology.Measured {
 		return nil
 	}
 	changed := *object
@@ -104,22 +104,22 @@ func (f *forecaster) adviseMeasured(s *Service, object *corev1.Service, parsed *
 	return &Advice{
 		Setting: policy.Measured,
 		Sentence: fmt.Sprintf("With its bound planned with measured demand, %s.", joinClauses(
-			describeChange("the busiest endpoint expects %s times the mean", times(then.Busiest.Load), times(now.Busiest.Load)), staysInZone(then, now))),
+			describeChange("the busiest endpoint expects %s times the mean", times(asMeasured.Busiest.Load), times(now.Busiest.Load)), staysInZone(asMeasured, now))),
 		Patch: settingsPatch(object, &changed),
 	}
 }
 
 // staysInZone describes how much stays in the zone instead of what stays now; empty if that is the same.
-func staysInZone(then, now *Projection) string {
-	return describeChange("%s stay in the zone", percent(then.Zone), percent(now.Zone))
+func staysInZone(after, now *Projection) string {
+	return describeChange("%s stay in the zone", percent(after.Zone), percent(now.Zone))
 }
 
 // describeChange describes a value, and the one that it replaces; empty if the two are the same as printed.
-func describeChange(format, then, now string) string {
-	if then == now {
+func describeChange(format, after, now string) string {
+	if after == now {
 		return ""
 	}
-	return fmt.Sprintf(format, then) + " instead of " + now
+	return fmt.Sprintf(format, after) + " instead of " + now
 }
 
 // joinClauses joins two clauses, of which either may be empty.
@@ -139,26 +139,26 @@ func hasDistribution(service *corev1.Service) bool {
 // settingsPatch returns the change of a Service to the settings of another one: a patch in YAML, in which null removes
 // a field.
 func settingsPatch(from, to *corev1.Service) string {
-	var set strings.Builder
-	for _, annotation := range slices.Concat(policy.OwnAnnotations, policy.ModeAnnotations) {
-		was, had := from.Annotations[annotation]
-		value, has := to.Annotations[annotation]
-		if had == has && was == value {
+	var patch strings.Builder
+	for _, annotation := range slices.Concat(policy.DomainAnnotations, policy.ModeAnnotations) {
+		oldValue, hadValue := from.Annotations[annotation]
+		newValue, hasValue := to.Annotations[annotation]
+		if hadValue == hasValue && oldValue == newValue {
 			continue
 		}
-		if set.Len() == 0 {
-			set.WriteString("metadata:\n  annotations:\n")
+		if patch.Len() == 0 {
+			patch.WriteString("metadata:\n  annotations:\n")
 		}
 		written := "null"
-		if has {
-			written = strconv.Quote(value)
+		if hasValue {
+			written = strconv.Quote(newValue)
 		}
-		set.WriteString("    " + annotation + ": " + written + "\n")
+		patch.WriteString("    " + annotation + ": " + written + "\n")
 	}
-	if was, is := from.Spec.TrafficDistribution, to.Spec.TrafficDistribution; ptr.Deref(was, "") != ptr.Deref(is, "") {
-		set.WriteString("spec:\n  trafficDistribution: " + ptr.Deref(is, "null") + "\n")
+	if oldValue, newValue := from.Spec.TrafficDistribution, to.Spec.TrafficDistribution; ptr.Deref(oldValue, "") != ptr.Deref(newValue, "") {
+		patch.WriteString("spec:\n  trafficDistribution: " + ptr.Deref(newValue, "null") + "\n")
 	}
-	return set.String()
+	return patch.String()
 }
 
 // projection returns the projection under a setting; nil means that there is none.
@@ -172,18 +172,18 @@ func (s *Service) projection(setting string) *Projection {
 }
 
 // percent formats a share from 0 to 1. It never rounds to 0 % or to 100 %.
-func percent(part float64) string {
+func percent(share float64) string {
 	switch {
-	case part == 0, part == 1:
-		return fmt.Sprintf("%.0f %%", part*100)
-	case part < 0.001:
+	case share == 0, share == 1:
+		return fmt.Sprintf("%.0f %%", share*100)
+	case share < 0.001:
 		return "< 0.1 %"
-	case part > 0.999:
+	case share > 0.999:
 		return "> 99.9 %"
-	case part >= 0.1 && part <= 0.9:
-		return fmt.Sprintf("%.0f %%", part*100)
+	case share >= 0.1 && share <= 0.9:
+		return fmt.Sprintf("%.0f %%", share*100)
 	}
-	return fmt.Sprintf("%.1f %%", part*100)
+	return fmt.Sprintf("%.1f %%", share*100)
 }
 
 // times formats a multiple.

@@ -8,11 +8,11 @@ import (
 
 // TestAdviceOmitsUnchangedValues: values are compared as printed.
 func TestAdviceOmitsUnchangedValues(t *testing.T) {
-	outlook := func(zone float64) *Projection { return &Projection{Shares: Shares{Zone: zone}} }
-	if got := staysInZone(outlook(0.671), outlook(0.668)); got != "" {
+	projection := func(zone float64) *Projection { return &Projection{Shares: Shares{Zone: zone}} }
+	if got := staysInZone(projection(0.671), projection(0.668)); got != "" {
 		t.Errorf("got %q for two values that are printed alike, want nothing", got)
 	}
-	if got, want := staysInZone(outlook(0.8), outlook(0.67)), "80 % stay in the zone instead of 67 %"; got != want {
+	if got, want := staysInZone(projection(0.8), projection(0.67)), "80 % stay in the zone instead of 67 %"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	for _, test := range [][3]string{{"a", "b", "a, and b"}, {"a", "", "a"}, {"", "b", "b"}} {

@@ -23,19 +23,19 @@ const overloadThreshold = 0.2
 // cpuShares returns each zone's share of all processors, over the nodes that the controller counts. It is
 // meaningful only if the controller sets hints: then each of those nodes has a zone.
 func cpuShares(nodes []*corev1.Node) map[string]float64 {
-	parts, all := map[string]float64{}, 0.0
+	shares, total := map[string]float64{}, 0.0
 	for _, node := range nodes {
 		if isControlPlane(node) || !isReady(node) {
 			continue
 		}
 		processors := float64(node.Status.Allocatable.Cpu().MilliValue())
-		parts[node.Labels[string(policy.Zone)]] += processors
-		all += processors
+		shares[node.Labels[string(policy.Zone)]] += processors
+		total += processors
 	}
-	for zone := range parts {
-		parts[zone] /= all
+	for zone := range shares {
+		shares[zone] /= total
 	}
-	return parts
+	return shares
 }
 
 func isControlPlane(node *corev1.Node) bool {
@@ -82,14 +82,14 @@ func (c hintController) rebalance(updated, unchanged []*discoveryv1.EndpointSlic
 // exchange returns how many endpoints zones give to others, and how many they receive.
 func (c hintController) exchange(hinted map[string]int, ready int) (giving, receiving map[string]int) {
 	over, under := map[string]float64{}, map[string]float64{}
-	for zone, part := range c.cpuShares {
-		expected := part * float64(ready)
+	for zone, share := range c.cpuShares {
+		expected := share * float64(ready)
 		expected = max(expected, math.Ceil(expected*(1/(1+overloadThreshold))))
-		switch have := float64(hinted[zone]); {
-		case have > expected:
-			over[zone] = have - expected
-		case have < expected:
-			under[zone] = expected - have
+		switch count := float64(hinted[zone]); {
+		case count > expected:
+			over[zone] = count - expected
+		case count < expected:
+			under[zone] = expected - count
 		}
 	}
 	giving, receiving = map[string]int{}, map[string]int{}
@@ -109,15 +109,15 @@ func (c hintController) exchange(hinted map[string]int, ready int) (giving, rece
 // largestZone returns the zone with the largest number, the first of those by name.
 func largestZone(numbers map[string]float64) (zone string) {
 	for _, name := range slices.Sorted(maps.Keys(numbers)) {
-		if zone == "" || numbers[name] > numbers[zone]+rounding {
+		if zone == "" || numbers[name] > numbers[zone]+roundingError {
 			zone = name
 		}
 	}
 	return zone
 }
 
-// rounding is less than any real difference between zones, and more than the floating-point error between equal ones.
-const rounding = 1e-9
+// roundingError is less than any real difference between zones, and more than the floating-point error between equal ones.
+const roundingError = 1e-9
 
 func decrement(numbers map[string]int, zone string) {
 	if numbers[zone]--; numbers[zone] == 0 {

@@ -39,13 +39,13 @@ func zonedNodes(random *rand.Rand) []*corev1.Node {
 // zonedSlices returns one or two slices of a Service; some have hints.
 func zonedSlices(random *rand.Rand) []*discoveryv1.EndpointSlice {
 	var list []*discoveryv1.EndpointSlice
-	for number := range 1 + random.IntN(2) {
-		slice := objects.Slice("shop", fmt.Sprint("web-", number), "web")
+	for sliceIndex := range 1 + random.IntN(2) {
+		slice := objects.Slice("shop", fmt.Sprint("web-", sliceIndex), "web")
 		slice.Labels[discoveryv1.LabelManagedBy] = managedByController
 		hasHints := random.IntN(3) == 0
 		for i := range 2 + random.IntN(6) {
 			endpoint := discoveryv1.Endpoint{
-				Addresses: []string{fmt.Sprintf("10.0.%d.%d", number, i)}, Zone: new(fmt.Sprint("zone-", random.IntN(3))),
+				Addresses: []string{fmt.Sprintf("10.0.%d.%d", sliceIndex, i)}, Zone: new(fmt.Sprint("zone-", random.IntN(3))),
 				Conditions: discoveryv1.EndpointConditions{Ready: new(random.IntN(6) > 0)},
 			}
 			if hasHints {
@@ -79,21 +79,21 @@ func TestAutoIsOneOfTheControllersResults(t *testing.T) {
 	service := objects.Service("shop", "web", objects.Annotated(policy.TopologyModeAnnotation, policy.ModeAuto))
 	hinted, ambiguous := 0, 0
 	for round := range 2000 {
-		nodes, written := zonedNodes(random), zonedSlices(random)
-		controllers := newHintController(nodes)
-		list, whyNone := controllers.hint(service, written)
+		nodes, endpointSlices := zonedNodes(random), zonedSlices(random)
+		controller := newHintController(nodes)
+		list, noHintsReason := controller.hint(service, endpointSlices)
 		got := hintsIn(list)
-		if whyNone == "" {
+		if noHintsReason == "" {
 			hinted++
 		}
 		results := map[string]bool{}
 		for try := 0; try < 20 || try < 5000 && !results[got]; try++ {
 			cache := topologycache.NewTopologyCache()
 			cache.SetNodes(logr.Discard(), nodes)
-			all := &topologycache.SliceInfo{ServiceKey: "shop/web", AddressType: discoveryv1.AddressTypeIPv4, Unchanged: slices.Clone(written)}
-			_, updated, _ := cache.AddHints(logr.Discard(), all)
-			results[hintsIn(slices.Concat(updated, all.Unchanged))] = true
-			if list, _ := newHintController(nodes).hint(service, written); hintsIn(list) != got {
+			sliceInfo := &topologycache.SliceInfo{ServiceKey: "shop/web", AddressType: discoveryv1.AddressTypeIPv4, Unchanged: slices.Clone(endpointSlices)}
+			_, updated, _ := cache.AddHints(logr.Discard(), sliceInfo)
+			results[hintsIn(slices.Concat(updated, sliceInfo.Unchanged))] = true
+			if list, _ := newHintController(nodes).hint(service, endpointSlices); hintsIn(list) != got {
 				t.Fatalf("round %d: %s, and then %s", round, got, hintsIn(list))
 			}
 		}
@@ -113,24 +113,24 @@ func TestAutoIsOneOfTheControllersResults(t *testing.T) {
 func TestAForecastIsTheSameEachTime(t *testing.T) {
 	random := rand.New(rand.NewPCG(34, 8))
 	for round := range 50 {
-		seen := convert.Objects{Nodes: zonedNodes(random)}
+		clusterObjects := convert.Objects{Nodes: zonedNodes(random)}
 		byService, traffic := map[string]Weights{"shop/web-0": {}}, Traffic{}
 		for i := range 4 {
 			service := objects.Service("shop", fmt.Sprint("web-", i), func(s *corev1.Service) { s.Spec.ClusterIP = fmt.Sprint("10.96.0.", i+1) })
-			seen.Services = append(seen.Services, service)
+			clusterObjects.Services = append(clusterObjects.Services, service)
 			for _, slice := range zonedSlices(random) {
 				slice.Name, slice.Labels[discoveryv1.LabelServiceName] = service.Name+slice.Name, service.Name
-				seen.Slices = append(seen.Slices, slice)
+				clusterObjects.Slices = append(clusterObjects.Slices, slice)
 			}
 			traffic["shop/"+service.Name] = random.Float64()
 		}
 		demand := Weights{}
-		for _, node := range seen.Nodes {
+		for _, node := range clusterObjects.Nodes {
 			demand[node.Name], byService["shop/web-0"][node.Name] = random.Float64(), random.Float64()
 		}
 		var first string
 		for range 5 {
-			cluster := NewCluster(seen, convert.View{})
+			cluster := NewCluster(clusterObjects, convert.View{})
 			measurement, err := newMeasurement("demand.json", demand, byService, cluster)
 			if err != nil {
 				t.Fatal(err)

@@ -44,9 +44,9 @@ func (c Cluster) Apply(changes []Change) (Cluster, error) {
 			return Cluster{}, err
 		}
 	}
-	controllers := newHintController(after.nodes)
+	controller := newHintController(after.nodes)
 	for name := range rehinted {
-		after.slicesOf[name], _ = controllers.hint(after.Service(name), after.slicesOf[name])
+		after.slicesOf[name], _ = controller.hint(after.Service(name), after.slicesOf[name])
 	}
 	return after, nil
 }
@@ -131,7 +131,7 @@ func (e Evacuate) apply(c *Cluster, _ map[model.ObjectName]bool) error {
 		return node.Labels[string(policy.Zone)] == e.Zone
 	}
 	switch {
-	case c.label(matches, policy.EvacuateLabel, "true") > 0:
+	case c.labelNodes(matches, policy.EvacuateLabel, "true") > 0:
 		return nil
 	case e.Selector != nil:
 		return fmt.Errorf("--evacuate %s matches none of the %d Nodes", e.Selector, len(c.nodes))
@@ -217,8 +217,8 @@ func (c *Cluster) changeService(name model.ObjectName, change func(*corev1.Servi
 	return nil
 }
 
-// label sets a label of some nodes, and returns their number; an empty value removes it.
-func (c *Cluster) label(matches func(*corev1.Node) bool, key, value string) (count int) {
+// labelNodes sets a label of some nodes, and returns their number; an empty value removes it.
+func (c *Cluster) labelNodes(matches func(*corev1.Node) bool, key, value string) (count int) {
 	for i, node := range c.nodes {
 		if matches(node) {
 			changed := *node
@@ -358,13 +358,13 @@ func (s Scale) scale(
 }
 
 // unusedAddr returns an address that no pod has, from the ranges for benchmarks and for documentation.
-func unusedAddr(addressType discoveryv1.AddressType, number int) (string, error) {
+func unusedAddr(addressType discoveryv1.AddressType, index int) (string, error) {
 	switch addressType {
 	case discoveryv1.AddressTypeIPv4:
-		return netip.AddrFrom4([4]byte{198, 18, byte(number >> 8), byte(number)}).String(), nil
+		return netip.AddrFrom4([4]byte{198, 18, byte(index >> 8), byte(index)}).String(), nil
 	case discoveryv1.AddressTypeIPv6:
 		addr := netip.MustParseAddr("2001:db8::").As16()
-		addr[14], addr[15] = byte(number>>8), byte(number)
+		addr[14], addr[15] = byte(index>>8), byte(index)
 		return netip.AddrFrom16(addr).String(), nil
 	}
 	return "", errors.New("endpoints with names instead of addresses cannot be scaled")

@@ -13,13 +13,13 @@ import (
 func Compare(before, after Cluster, options Options) (beforeReport, afterReport Report, rejected []model.Finding) {
 	options.OnlyNow = true
 	clients := clientsIn(before, after)
-	first, beforeReport := newForecaster(before, options)
-	first.clientsOf, first.means = clients, map[servicePort]mean{}
-	first.forecast(&beforeReport, options.Only)
-	second, afterReport := newForecaster(after, options)
-	second.clientsOf, second.before = clients, first.means
-	second.forecast(&afterReport, options.Only)
-	return beforeReport, afterReport, convert.SortProblems(append(first.rejected, second.rejected...))
+	beforeForecaster, beforeReport := newForecaster(before, options)
+	beforeForecaster.clientsOf, beforeForecaster.means = clients, map[servicePort]mean{}
+	beforeForecaster.forecast(&beforeReport, options.Only)
+	afterForecaster, afterReport := newForecaster(after, options)
+	afterForecaster.clientsOf, afterForecaster.meansBefore = clients, beforeForecaster.means
+	afterForecaster.forecast(&afterReport, options.Only)
+	return beforeReport, afterReport, convert.SortProblems(append(beforeForecaster.rejected, afterForecaster.rejected...))
 }
 
 // clientsIn returns the clients that Services name, in the last of some clusters in which they name any.
@@ -42,8 +42,8 @@ func clientsIn(clusters ...Cluster) map[model.ObjectName][]model.ObjectName {
 
 // mean is the load of each endpoint of a port if all had the same, in units of the demand of nodes or clients.
 type mean struct {
-	load      float64
-	ofService bool
+	load            float64
+	isServiceDemand bool
 }
 
 // meanOf returns the mean that loads are multiples of: the one before the changes. If no endpoint was usable then, or
@@ -55,7 +55,7 @@ func (f *forecaster) meanOf(setting Setting, group *endpointGroup, distribution 
 			f.means[port] = current
 		}
 	}
-	if before := f.before[group.ports[0]]; before.load > 0 && before.ofService == current.ofService {
+	if before := f.meansBefore[group.ports[0]]; before.load > 0 && before.isServiceDemand == current.isServiceDemand {
 		return before.load
 	}
 	return current.load

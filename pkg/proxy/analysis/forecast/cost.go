@@ -81,7 +81,7 @@ func (p *printer) costs(report *Report, names []string, costs []Cost) {
 	case len(costs) == 0:
 		return
 	case report.BytesInMonth == 0:
-		p.printf("\nTo other zones per month: nothing, because no bytes of %s were measured.\n", report.orService("Services"))
+		p.printf("\nTo other zones per month: nothing, because no bytes of %s were measured.\n", report.serviceOr("Services"))
 		return
 	}
 	unit := unitOf(report.BytesInMonth)

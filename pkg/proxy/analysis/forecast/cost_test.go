@@ -9,14 +9,14 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// reportOf returns a report with two Services under two settings, with fixed shares that go to other zones.
-func reportOf() *Report {
-	outlooks := func(now, near float64) []Projection {
-		return []Projection{{Setting: "now", Shares: Shares{OtherZones: now}}, {Setting: "PreferSameZone", Shares: Shares{OtherZones: near}}}
+// costReport returns a report with two Services under two settings, with fixed shares that go to other zones.
+func costReport() *Report {
+	projections := func(now, sameZone float64) []Projection {
+		return []Projection{{Setting: "now", Shares: Shares{OtherZones: now}}, {Setting: "PreferSameZone", Shares: Shares{OtherZones: sameZone}}}
 	}
 	return &Report{
 		Settings: []Total{{Setting: "now", Shares: Shares{OtherZones: 0.6}}, {Setting: "PreferSameZone", Shares: Shares{OtherZones: 0.1}}},
-		Services: []Service{{Service: "shop/api", Projections: outlooks(0.5, 0)}, {Service: "shop/web", Projections: outlooks(0.7, 0.2)}},
+		Services: []Service{{Service: "shop/api", Projections: projections(0.5, 0)}, {Service: "shop/web", Projections: projections(0.7, 0.2)}},
 	}
 }
 
@@ -34,7 +34,7 @@ func TestBytesOfAServiceFollowItsConnections(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	report := reportOf()
+	report := costReport()
 	report.EstimateCost(traffic, 0.02)
 	// 2,000 B/s of shop/api, and 100 B/s of Services without a name; shop/gone has no forecast.
 	want := []Cost{

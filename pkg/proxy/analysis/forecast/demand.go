@@ -19,7 +19,7 @@ type Weights map[string]float64
 func weightsOf(samples []Sample) (Weights, error) {
 	weights := Weights{}
 	for i, sample := range samples {
-		name := sample.nameOf(nameLabels...)
+		name := sample.firstLabel(nameLabels...)
 		if name == "" {
 			return nil, fmt.Errorf("sample %d has none of the labels %s; write the query with `sum by (node)`",
 				i+1, strings.Join(nameLabels, ", "))
@@ -40,7 +40,7 @@ func weightsByService(samples []Sample) map[string]Weights {
 	byService := map[string]Weights{}
 	for i := range samples {
 		sample := &samples[i]
-		location, service := sample.nameOf(nameLabels...), sample.service()
+		location, service := sample.firstLabel(nameLabels...), sample.service()
 		if location == "" || service == "" {
 			continue
 		}
@@ -70,24 +70,24 @@ type Sample struct {
 
 // UnmarshalJSON reads a sample of an instant query's result.
 func (s *Sample) UnmarshalJSON(text []byte) error {
-	var written struct {
+	var raw struct {
 		Metric map[string]string `json:"metric"`
 		Value  [2]any            `json:"value"` // the time, and the value as a string
 	}
-	if err := json.Unmarshal(text, &written); err != nil {
+	if err := json.Unmarshal(text, &raw); err != nil {
 		return err
 	}
-	number, _ := written.Value[1].(string)
+	number, _ := raw.Value[1].(string)
 	value, err := strconv.ParseFloat(number, 64)
 	if err != nil {
-		return fmt.Errorf("%v is not a number", written.Value[1])
+		return fmt.Errorf("%v is not a number", raw.Value[1])
 	}
-	s.Labels, s.Value = written.Metric, value
+	s.Labels, s.Value = raw.Metric, value
 	return nil
 }
 
-// nameOf returns the value of the first label that the sample has.
-func (s *Sample) nameOf(labels ...string) string {
+// firstLabel returns the value of the first label that the sample has.
+func (s *Sample) firstLabel(labels ...string) string {
 	for _, label := range labels {
 		if name := s.Labels[label]; name != "" {
 			return name
@@ -127,13 +127,13 @@ func ParseSamples(text []byte) ([]Sample, error) {
 		}
 		result = response.Data.Result
 	}
-	var written []json.RawMessage
-	if err := json.Unmarshal(result, &written); err != nil {
+	var rawSamples []json.RawMessage
+	if err := json.Unmarshal(result, &rawSamples); err != nil {
 		return nil, errNoQuery
 	}
-	samples := make([]Sample, len(written))
-	for i := range written {
-		if err := json.Unmarshal(written[i], &samples[i]); err != nil {
+	samples := make([]Sample, len(rawSamples))
+	for i := range rawSamples {
+		if err := json.Unmarshal(rawSamples[i], &samples[i]); err != nil {
 			return nil, fmt.Errorf("sample %d: %w", i+1, err)
 		}
 	}

@@ -59,8 +59,8 @@ func TestWeightsAreReadFromQueries(t *testing.T) {
 		if err == nil {
 			got, err = weightsOf(samples)
 		}
-		isMeant := err == nil && test.err == "" || err != nil && test.err != "" && strings.Contains(err.Error(), test.err)
-		if diff := cmp.Diff(test.want, got); diff != "" || !isMeant {
+		matches := err == nil && test.err == "" || err != nil && test.err != "" && strings.Contains(err.Error(), test.err)
+		if diff := cmp.Diff(test.want, got); diff != "" || !matches {
 			t.Errorf("%s: error %v, want %q (-want +got):\n%s", name, err, test.err, diff)
 		}
 	}
@@ -73,7 +73,7 @@ func TestAZonesWeightIsSharedByItsNodes(t *testing.T) {
 		objects.Nodes = append(objects.Nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}})
 	}
 	cluster := NewCluster(objects, convert.View{})
-	of := func(weights Weights) (map[string]float64, error) {
+	sharesOf := func(weights Weights) (map[string]float64, error) {
 		m, err := newMeasurement("demand.json", weights, map[string]Weights{"shop/web": weights}, cluster)
 		if err != nil {
 			return nil, err
@@ -83,19 +83,19 @@ func TestAZonesWeightIsSharedByItsNodes(t *testing.T) {
 		}
 		return m.byNode, nil
 	}
-	got, err := of(Weights{"a": 4, "b": 3, "b2": 5})
+	got, err := sharesOf(Weights{"a": 4, "b": 3, "b2": 5})
 	if diff := cmp.Diff(map[string]float64{"a1": 2. / 12, "a2": 2. / 12, "b1": 3. / 12, "b2": 5. / 12}, got); diff != "" || err != nil {
 		t.Errorf("error %v, shares (-want +got):\n%s", err, diff)
 	}
-	if got, err = of(Weights{"a": 5e-324}); err != nil || got["a1"] != 0.5 {
+	if got, err = sharesOf(Weights{"a": 5e-324}); err != nil || got["a1"] != 0.5 {
 		t.Errorf("the smallest positive weight, for two nodes: got %v, error %v", got, err)
 	}
-	if got, err = of(Weights{"a": 1, "x": 1}); err != nil || got["a1"] != 0.5 {
+	if got, err = sharesOf(Weights{"a": 1, "x": 1}); err != nil || got["a1"] != 0.5 {
 		t.Errorf("with demand of an unknown node: got %v, error %v", got, err)
 	}
 	cluster.nodes = append(cluster.nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "b"}})
 	for _, bad := range []Weights{{"b": 1}, {"x": 1}, {"": 1}, {"a": 0}, {"a": 0, "x": 1}, {"a": 1e308, "c1": 1e308}} {
-		if got, err := of(bad); err == nil {
+		if got, err := sharesOf(bad); err == nil {
 			t.Errorf("%v is accepted: %v", bad, got)
 		}
 	}
@@ -112,11 +112,11 @@ func TestMeasuredServiceHasItsDemand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	zoned := func(service *corev1.Service) {
+	setZoneKeys := func(service *corev1.Service) {
 		service.Annotations[policy.TopologyKeysAnnotation] = string(policy.Zone) + ", " + string(policy.AnyNode)
 		service.Spec.ClusterIP = "10.96.0.10"
 	}
-	on := func(name string, nodes ...string) *discoveryv1.EndpointSlice {
+	sliceOn := func(name string, nodes ...string) *discoveryv1.EndpointSlice {
 		slice := objects.Slice("shop", name, name)
 		for i, node := range nodes {
 			slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{fmt.Sprintf("10.0.0.%d", i+1)}, NodeName: &node})
@@ -127,8 +127,8 @@ func TestMeasuredServiceHasItsDemand(t *testing.T) {
 		Nodes: []*corev1.Node{
 			objects.Node("a1", map[string]string{string(policy.Zone): "a"}), objects.Node("b1", map[string]string{string(policy.Zone): "b"}),
 		},
-		Services: []*corev1.Service{objects.Service("shop", "other", zoned), objects.Service("shop", "web", zoned)},
-		Slices:   []*discoveryv1.EndpointSlice{on("web", "a1", "b1", "b1", "b1"), on("other", "a1")},
+		Services: []*corev1.Service{objects.Service("shop", "other", setZoneKeys), objects.Service("shop", "web", setZoneKeys)},
+		Slices:   []*discoveryv1.EndpointSlice{sliceOn("web", "a1", "b1", "b1", "b1"), sliceOn("other", "a1")},
 	}, convert.View{})
 	demand, err := NewMeasurement("demand.json", samples, cluster)
 	if err != nil {
@@ -156,7 +156,7 @@ func TestMeasuredServiceHasItsDemand(t *testing.T) {
 // TestAServiceHasTheDemandOfItsServiceDemand: the demand of nodes is that of the ServiceDemand, by zone; a Service with
 // the setting "measured" is planned with it, and a bound is compared with both plans.
 func TestAServiceHasTheDemandOfItsServiceDemand(t *testing.T) {
-	zoned := func(service *corev1.Service) {
+	setZoneKeysAndBound := func(service *corev1.Service) {
 		service.Annotations[policy.TopologyKeysAnnotation] = string(policy.Zone) + ", " + string(policy.AnyNode)
 		service.Annotations[policy.MaxLoadAnnotation] = "120%"
 		service.Spec.ClusterIP = "10.96.0.10"
@@ -165,17 +165,17 @@ func TestAServiceHasTheDemandOfItsServiceDemand(t *testing.T) {
 	for i, node := range []string{"a1", "a2", "b1", "b1", "b1"} {
 		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{fmt.Sprintf("10.0.0.%d", i+1)}, NodeName: &node})
 	}
-	in := func(zone string) map[string]string { return map[string]string{string(policy.Zone): zone} }
+	zoneLabels := func(zone string) map[string]string { return map[string]string{string(policy.Zone): zone} }
 	cluster := NewCluster(convert.Objects{
-		Nodes:    []*corev1.Node{objects.Node("a1", in("a")), objects.Node("a2", in("a")), objects.Node("b1", in("b")), objects.Node("x", nil)},
-		Services: []*corev1.Service{objects.Service("shop", "web", zoned)}, Slices: []*discoveryv1.EndpointSlice{slice},
+		Nodes:    []*corev1.Node{objects.Node("a1", zoneLabels("a")), objects.Node("a2", zoneLabels("a")), objects.Node("b1", zoneLabels("b")), objects.Node("x", nil)},
+		Services: []*corev1.Service{objects.Service("shop", "web", setZoneKeysAndBound)}, Slices: []*discoveryv1.EndpointSlice{slice},
 	}, convert.View{})
 	cluster.demands = map[model.ObjectName]*model.Demand{
 		{Namespace: "shop", Name: "web"}: {
 			Zones: map[string]uint32{"a": 800_000, "b": 100_000, "": 100_000},
 		},
 	}
-	for name, c := range map[string]struct {
+	for name, test := range map[string]struct {
 		cluster Cluster
 		want    map[string]float64
 	}{
@@ -184,19 +184,19 @@ func TestAServiceHasTheDemandOfItsServiceDemand(t *testing.T) {
 		"measured": {cluster, map[string]float64{Now: 1.92, "120%": 1.92, "120% measured": 1.2}},
 		"assumed":  {cluster.WithoutMeasuredDemand(), map[string]float64{Now: 1.2, "120%": 1.2}},
 	} {
-		report, rejected := Compute(c.cluster, Options{Now: time.Now(), Bounds: []uint64{120}})
+		report, rejected := Compute(test.cluster, Options{Now: time.Now(), Bounds: []uint64{120}})
 		if len(rejected) > 0 || len(report.Services) != 1 {
 			t.Fatalf("%s: %+v, rejected: %v", name, report, rejected)
 		}
-		for setting, want := range c.want {
+		for setting, want := range test.want {
 			if got := report.Services[0].projection(setting).Busiest.Load; math.Abs(got-want) > 0.01 {
 				t.Errorf("%s, %s: the busiest endpoint expects %v times the mean, want %v", name, setting, got, want)
 			}
 		}
-		_, has := c.want["120% measured"]
-		says := slices.ContainsFunc(report.Notes, func(note string) bool { return strings.Contains(note, "planned with measured demand") })
-		if (report.Services[0].projection("120% measured") != nil) != has || says != has {
-			t.Errorf("%s: has a bound with measured demand: %t, or wrong notes: %q", name, !has, report.Notes)
+		_, wantMeasured := test.want["120% measured"]
+		hasNote := slices.ContainsFunc(report.Notes, func(note string) bool { return strings.Contains(note, "planned with measured demand") })
+		if (report.Services[0].projection("120% measured") != nil) != wantMeasured || hasNote != wantMeasured {
+			t.Errorf("%s: has a bound with measured demand: %t, or wrong notes: %q", name, !wantMeasured, report.Notes)
 		}
 	}
 }

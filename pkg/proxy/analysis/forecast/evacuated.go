@@ -28,27 +28,27 @@ type OnlyEvacuated struct {
 
 // recordEvacuated records a Service that has only evacuated endpoints for some clients.
 func (f *forecaster) recordEvacuated(service *model.Service, groups []endpointGroup, now *Projection) {
-	one := OnlyEvacuated{
+	entry := OnlyEvacuated{
 		Service: service.Name.String(), Share: now.evacuated, Clients: len(now.onlyEvacuated), ClientNodes: []string{}, ExternalNodes: []string{},
 	}
 	for i, node := range slices.Sorted(maps.Keys(now.onlyEvacuated)) {
 		if i < MaxListed {
-			one.ClientNodes = append(one.ClientNodes, node)
+			entry.ClientNodes = append(entry.ClientNodes, node)
 		}
 	}
 	if service.ExternalTrafficLocal && isExternal(service) {
 		for _, group := range groups {
 			for i := range group.endpoints {
 				if endpoint := &group.endpoints[i]; endpoint.Demotion.HasReason(model.Evacuated) && endpoint.Phase() != model.PhaseNever {
-					one.ExternalNodes = append(one.ExternalNodes, endpoint.Node)
+					entry.ExternalNodes = append(entry.ExternalNodes, endpoint.Node)
 				}
 			}
 		}
-		slices.Sort(one.ExternalNodes)
-		one.ExternalNodes = slices.Compact(one.ExternalNodes)
+		slices.Sort(entry.ExternalNodes)
+		entry.ExternalNodes = slices.Compact(entry.ExternalNodes)
 	}
-	if one.Share > 0 || len(one.ExternalNodes) > 0 {
-		f.onlyEvacuated = append(f.onlyEvacuated, one)
+	if entry.Share > 0 || len(entry.ExternalNodes) > 0 {
+		f.onlyEvacuated = append(f.onlyEvacuated, entry)
 	}
 }
 
@@ -69,7 +69,7 @@ func (p *printer) onlyEvacuated(report *Report, limit int) {
 		p.printf("\nEvacuated: %s. %s does not depend on the endpoints there.\n", nodes, report.Service)
 		return
 	case len(report.OnlyEvacuated) == 0:
-		p.printf("\nEvacuated: %s. No Service%s depends on the endpoints there.\n", nodes, report.ofNamespace())
+		p.printf("\nEvacuated: %s. No Service%s depends on the endpoints there.\n", nodes, report.namespaceSuffix())
 		return
 	}
 	p.printf("\nEvacuated: %s. Some clients of %s have no other endpoints. The endpoints there continue to serve them:\n\n",
@@ -79,12 +79,12 @@ func (p *printer) onlyEvacuated(report *Report, limit int) {
 	})
 	p.table(func(line func(...string)) {
 		line("SERVICE", "CONNECTIONS", "CLIENT NODES", "EXTERNAL TRAFFIC ON")
-		for i, one := range list {
+		for i, entry := range list {
 			if limit > 0 && i == limit {
 				break
 			}
-			line(one.Service, percent(one.Share), cmp.Or(listFirst(one.ClientNodes[:min(len(one.ClientNodes), simulate.MaxNamed)], one.Clients), "-"),
-				cmp.Or(explain.ListOrCount(one.ExternalNodes), "-"))
+			line(entry.Service, percent(entry.Share), cmp.Or(listFirst(entry.ClientNodes[:min(len(entry.ClientNodes), simulate.MaxNamed)], entry.Clients), "-"),
+				cmp.Or(explain.ListOrCount(entry.ExternalNodes), "-"))
 		}
 	})
 	p.more(len(list), limit)

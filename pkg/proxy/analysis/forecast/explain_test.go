@@ -15,8 +15,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// change returns the objects in the form that proxies convert them to.
-func change(t *testing.T, objects convert.Objects) model.Change {
+// changeOf returns the objects in the form that proxies convert them to.
+func changeOf(t *testing.T, objects convert.Objects) model.Change {
 	t.Helper()
 	var change model.Change
 	put := func(kind *convert.Kind, object convert.Object) {
@@ -50,7 +50,7 @@ type average struct {
 
 func averageOverNodes(t *testing.T, objects convert.Objects, service model.ObjectName, demand func(node string) float64) average {
 	t.Helper()
-	state, out := change(t, objects), average{byKey: map[string]float64{}, loads: map[string]float64{}}
+	state, sums := changeOf(t, objects), average{byKey: map[string]float64{}, loads: map[string]float64{}}
 	for _, node := range objects.Nodes {
 		if demand(node.Name) == 0 {
 			continue
@@ -66,26 +66,26 @@ func averageOverNodes(t *testing.T, objects convert.Objects, service model.Objec
 		if port.Local != nil {
 			choice = port.Local
 		}
-		out.demand += nodeDemand
+		sums.demand += nodeDemand
 		if port.Outcome != "balance" && port.Outcome != "answer" {
-			out.refused += nodeDemand
+			sums.refused += nodeDemand
 			continue
 		}
 		if choice.Reason == "OnlyEvacuated" {
-			out.onlyEvacuated += nodeDemand
+			sums.onlyEvacuated += nodeDemand
 		}
 		for _, share := range choice.Shares {
-			out.byKey[share.Key] += nodeDemand * share.Share
+			sums.byKey[share.Key] += nodeDemand * share.Share
 		}
-		all := 0
+		totalSlots := 0
 		for _, slots := range choice.Slots {
-			all += slots
+			totalSlots += slots
 		}
 		for endpoint, slots := range choice.Slots {
-			out.loads[endpoint] += nodeDemand * float64(slots) / float64(all)
+			sums.loads[endpoint] += nodeDemand * float64(slots) / float64(totalSlots)
 		}
 	}
-	return out
+	return sums
 }
 
 // TestAForecastIsTheAverageOfExplain: they are equal, apart from rounding. With a bound only the shares of keys are
@@ -93,8 +93,8 @@ func averageOverNodes(t *testing.T, objects convert.Objects, service model.Objec
 func TestAForecastIsTheAverageOfExplain(t *testing.T) {
 	compared := map[string]int{}
 	for seed := range uint64(3000) {
-		c := newGenerator(seed)
-		objects := c.cluster()
+		generator := newGenerator(seed)
+		objects := generator.cluster()
 		report, rejected := Compute(NewCluster(objects, convert.View{}), Options{Now: time.Now(), OnlyNow: true})
 		if len(rejected) > 0 {
 			t.Fatal(rejected)
@@ -104,7 +104,7 @@ func TestAForecastIsTheAverageOfExplain(t *testing.T) {
 		}
 		for i := range report.Services {
 			service := &report.Services[i]
-			compared[compare(t, seed, objects, service)]++
+			compared[compareService(t, seed, objects, service)]++
 			if listed := shareOfEvacuated(report, service.Service); listed != service.Projections[0].evacuated {
 				t.Errorf("seed %d, %s: OnlyEvacuated has the share %v, want %v", seed, service.Service, listed, service.Projections[0].evacuated)
 			} else if listed > 0 {
@@ -124,21 +124,21 @@ func TestAForecastIsTheAverageOfExplain(t *testing.T) {
 
 // shareOfEvacuated returns the report's share of a Service with only evacuated endpoints; 0 if it is not listed.
 func shareOfEvacuated(report Report, service string) float64 {
-	for _, one := range report.OnlyEvacuated {
-		if one.Service == service {
-			return one.Share
+	for _, entry := range report.OnlyEvacuated {
+		if entry.Service == service {
+			return entry.Share
 		}
 	}
 	return 0
 }
 
-// compare compares one Service, and returns its kind.
-func compare(t *testing.T, seed uint64, objects convert.Objects, got *Service) string {
+// compareService compares one Service, and returns its kind.
+func compareService(t *testing.T, seed uint64, objects convert.Objects, got *Service) string {
 	t.Helper()
 	var service *corev1.Service
-	for _, one := range objects.Services {
-		if "shop/"+one.Name == got.Service {
-			service = one
+	for _, candidate := range objects.Services {
+		if "shop/"+candidate.Name == got.Service {
+			service = candidate
 		}
 	}
 	_, hasKeys := service.Annotations[policy.TopologyKeysAnnotation]
@@ -149,18 +149,18 @@ func compare(t *testing.T, seed uint64, objects convert.Objects, got *Service) s
 	}
 	want := averageOverNodes(t, objects, model.ObjectName{Namespace: "shop", Name: service.Name}, demandByNode(objects, service))
 	now := &got.Projections[0]
-	near := func(what string, got, want float64) {
+	expectEqual := func(what string, got, want float64) {
 		if math.Abs(got-want) > 1e-8 { // a report has nine digits
 			t.Errorf("seed %d, %s, %s: %v, explain: %v", seed, service.Name, what, got, want)
 		}
 	}
-	near("refused", now.Refused, want.refused/want.demand)
+	expectEqual("refused", now.Refused, want.refused/want.demand)
 	if want.refused == want.demand {
 		return "refused"
 	}
-	near("only evacuated", now.evacuated, want.onlyEvacuated/want.demand)
+	expectEqual("only evacuated", now.evacuated, want.onlyEvacuated/want.demand)
 	for _, key := range now.Keys {
-		near(key.Key, key.Share, want.byKey[key.Key]/want.demand)
+		expectEqual(key.Key, key.Share, want.byKey[key.Key]/want.demand)
 	}
 	if isBound && !isLocal {
 		return "bound"
@@ -171,7 +171,7 @@ func compare(t *testing.T, seed uint64, objects convert.Objects, got *Service) s
 		if load > 0 {
 			used++
 		}
-		near(got.Endpoints[i].Address, load*total(now.Loads, got.Endpoints, want.loads), want.loads[got.Endpoints[i].Address])
+		expectEqual(got.Endpoints[i].Address, load*meanConnections(now.Loads, got.Endpoints, want.loads), want.loads[got.Endpoints[i].Address])
 	}
 	if used != len(want.loads) {
 		t.Errorf("seed %d, %s: %d endpoints are used, explain: %d", seed, service.Name, used, len(want.loads))
@@ -187,8 +187,8 @@ func compare(t *testing.T, seed uint64, objects convert.Objects, got *Service) s
 	return "plain"
 }
 
-// total returns the number of connections of a load of 1, which is the mean.
-func total(loads []float64, endpoints []Endpoint, want map[string]float64) float64 {
+// meanConnections returns the number of connections of a load of 1, which is the mean.
+func meanConnections(loads []float64, endpoints []Endpoint, want map[string]float64) float64 {
 	sum, all := 0.0, 0.0
 	for i := range endpoints {
 		sum += loads[i]
@@ -199,7 +199,7 @@ func total(loads []float64, endpoints []Endpoint, want map[string]float64) float
 
 // demandByNode returns a node's demand on a Service: by its label, or by the named clients.
 func demandByNode(objects convert.Objects, service *corev1.Service) func(node string) float64 {
-	byLabel, byClients, anyLabel := map[string]float64{}, map[string]float64{}, 0.0
+	byLabel, byClients, labelSum := map[string]float64{}, map[string]float64{}, 0.0
 	for _, node := range objects.Nodes {
 		weight := 1.0
 		if label, has := node.Labels[policy.DemandLabel]; has {
@@ -207,9 +207,9 @@ func demandByNode(objects convert.Objects, service *corev1.Service) func(node st
 			weight = float64(demand)
 		}
 		byLabel[node.Name] = weight
-		anyLabel += weight
+		labelSum += weight
 	}
-	if anyLabel == 0 {
+	if labelSum == 0 {
 		for node := range byLabel {
 			byLabel[node] = 1
 		}

@@ -49,7 +49,7 @@ func newForecaster(cluster Cluster, options Options) (forecaster, Report) {
 	}
 	f := forecaster{
 		Cluster: cluster, selected: selected, demotionCluster: demotionCluster, rejected: rejected, demand: options.Demand,
-		controllers: newHintController(cluster.nodes), checker: options.Checker,
+		controller: newHintController(cluster.nodes), checker: options.Checker,
 	}
 	isMeasured := true
 	if f.demand != nil {
@@ -80,9 +80,9 @@ func newForecaster(cluster Cluster, options Options) (forecaster, Report) {
 // forecast adds the forecasts of all selected Services to a report.
 func (f *forecaster) forecast(report *Report, only explain.Query) {
 	for _, object := range f.selected {
-		service, why := f.service(object)
-		if why != "" {
-			report.NotServed = append(report.NotServed, NotServed{nameOf(object).String(), why})
+		service, reason := f.service(object)
+		if reason != "" {
+			report.NotServed = append(report.NotServed, NotServed{nameOf(object).String(), reason})
 		} else {
 			report.Services = append(report.Services, service)
 		}
@@ -106,7 +106,7 @@ type forecaster struct {
 	selected        []*corev1.Service // selected by Options.Only
 	simulator       *simulate.Simulator
 	demotionCluster *model.Cluster // it has only the demotions
-	controllers     hintController
+	controller      hintController
 	settings        []Setting
 	demand          *Measurement // nil if nodes' demand is not measured, or is from ServiceDemands
 	checker         RuleChecker
@@ -117,15 +117,15 @@ type forecaster struct {
 	onlyEvacuated []OnlyEvacuated
 
 	// For a comparison: see Compare.
-	clientsOf     map[model.ObjectName][]model.ObjectName
-	means, before map[servicePort]mean
+	clientsOf          map[model.ObjectName][]model.ObjectName
+	means, meansBefore map[servicePort]mean
 }
 
 // service returns the forecast of one Service, or why there is none.
 func (f *forecaster) service(object *corev1.Service) (Service, string) {
-	parsed, why := f.parse(object)
-	if why != "" {
-		return Service{}, why
+	parsed, reason := f.parse(object)
+	if reason != "" {
+		return Service{}, reason
 	}
 	endpointSlices := f.slicesOf[nameOf(object)]
 	current, rejected := f.convertSlices(endpointSlices)
@@ -135,14 +135,14 @@ func (f *forecaster) service(object *corev1.Service) (Service, string) {
 		EndpointsByZone: map[string]int{}, Endpoints: []Endpoint{}, Causes: []Problem{},
 	}
 	clientNames := parsed.Clients()
-	if others := f.clientsOf[parsed.Name]; len(others) > 0 {
-		clientNames = others
+	if overriding := f.clientsOf[parsed.Name]; len(overriding) > 0 {
+		clientNames = overriding
 	}
 	clients, rejected := f.readyEndpoints(clientNames)
 	f.rejected = append(f.rejected, rejected...)
 	for i, setting := range f.settings {
 		if note, equivalent := f.equivalentSetting(setting, parsed, object, endpointSlices); note != "" {
-			projection := s.Projections[slices.IndexFunc(s.Projections, func(o Projection) bool { return o.Setting == equivalent })]
+			projection := s.Projections[slices.IndexFunc(s.Projections, func(p Projection) bool { return p.Setting == equivalent })]
 			projection.Setting, projection.Note = setting.Name, note
 			s.Projections = append(s.Projections, projection)
 			continue
@@ -155,7 +155,7 @@ func (f *forecaster) service(object *corev1.Service) (Service, string) {
 		}
 		converted := current
 		if setting.Name != Now && len(topology.Keys) == 0 {
-			hinted, _ := f.controllers.hint(changed, endpointSlices)
+			hinted, _ := f.controller.hint(changed, endpointSlices)
 			converted, _ = f.convertSlices(hinted)
 		}
 		groups := f.endpointGroups(parsed, converted)
@@ -342,7 +342,7 @@ func stateOf(endpoint *model.PortEndpoint) string {
 func (f *forecaster) project(
 	setting Setting, topology policy.Topology, service *model.Service, groups []endpointGroup, clients map[string]uint32,
 ) Projection {
-	out := Projection{Setting: setting.Name, Loads: []float64{}}
+	projection := Projection{Setting: setting.Name, Loads: []float64{}}
 	demand, keys := 0.0, make([]float64, len(topology.Keys))
 	byNode, published := f.demand.nodeSharesOn(service.Name.String()), f.publishedFor(setting, service.Name)
 	for i, group := range groups {
@@ -350,54 +350,54 @@ func (f *forecaster) project(
 			Topology: topology, IsLocal: service.InternalTrafficLocal, Endpoints: group.endpoints, Clients: clients,
 			NodeDemand: byNode, Measured: published,
 		})
-		times := float64(len(group.ports))
-		out.source, out.PlannedWith = string(distribution.Source), string(distribution.PlannedWith) // the same for all groups
-		demand += times * distribution.Demand
-		out.add(&Shares{
+		portCount := float64(len(group.ports))
+		projection.source, projection.PlannedWith = string(distribution.Source), string(distribution.PlannedWith) // the same for all groups
+		demand += portCount * distribution.Demand
+		projection.add(&Shares{
 			Node: distribution.Node, Zone: distribution.Zone, Region: distribution.Region, OtherZones: distribution.OtherZones, Refused: distribution.Refused,
 			UnknownZones: distribution.Demand - distribution.Refused - distribution.Zone - distribution.OtherZones,
-		}, times)
-		out.evacuated += times * distribution.Evacuated
+		}, portCount)
+		projection.evacuated += portCount * distribution.Evacuated
 		for _, node := range distribution.OnlyEvacuated {
-			if out.onlyEvacuated == nil {
-				out.onlyEvacuated = map[string]bool{}
+			if projection.onlyEvacuated == nil {
+				projection.onlyEvacuated = map[string]bool{}
 			}
-			out.onlyEvacuated[node] = true
+			projection.onlyEvacuated[node] = true
 		}
 		for k := range distribution.Keys {
-			keys[k] += times * distribution.Keys[k]
+			keys[k] += portCount * distribution.Keys[k]
 		}
-		if out.zones == nil {
-			out.zones = make([]float64, len(distribution.Zones))
+		if projection.zones == nil {
+			projection.zones = make([]float64, len(distribution.Zones))
 		}
 		for z, amount := range distribution.Zones {
-			out.zones[z] += times * amount
+			projection.zones[z] += portCount * amount
 		}
-		out.addLoads(&group, &distribution, f.meanOf(setting, &group, &distribution), i == 0)
+		projection.addLoads(&group, &distribution, f.meanOf(setting, &group, &distribution), i == 0)
 		if distribution.Refused > 0 {
-			out.refusedShares = append(out.refusedShares, refusedShare{i, distribution.Refused / distribution.Demand, distribution.Refusers})
+			projection.refusedShares = append(projection.refusedShares, refusedShare{i, distribution.Refused / distribution.Demand, distribution.Refusers})
 		}
 	}
-	part := func(amount float64) float64 {
+	shareOf := func(amount float64) float64 {
 		if demand == 0 {
 			return 0
 		}
 		return max(0, amount/demand) // rounding errors may give slightly less than 0
 	}
-	for _, share := range out.parts() {
-		*share = part(*share)
+	for _, share := range projection.pointers() {
+		*share = shareOf(*share)
 	}
-	out.round()
-	out.evacuated, out.Busiest.Load = explain.Rounded(part(out.evacuated)), explain.Rounded(out.Busiest.Load)
+	projection.round()
+	projection.evacuated, projection.Busiest.Load = explain.Rounded(shareOf(projection.evacuated)), explain.Rounded(projection.Busiest.Load)
 	for k, key := range topology.Keys {
 		if !service.InternalTrafficLocal {
-			out.Keys = append(out.Keys, KeyShare{string(key), explain.Rounded(part(keys[k]))})
+			projection.Keys = append(projection.Keys, KeyShare{string(key), explain.Rounded(shareOf(keys[k]))})
 		}
 	}
-	for z := range out.zones {
-		out.zones[z] = notNaN(out.zones[z] / demand)
+	for z := range projection.zones {
+		projection.zones[z] = notNaN(projection.zones[z] / demand)
 	}
-	return out
+	return projection
 }
 
 // publishedFor returns the measured demand on a Service with which a setting's bound may be planned.
@@ -409,17 +409,17 @@ func (f *forecaster) publishedFor(setting Setting, service model.ObjectName) *mo
 }
 
 // addLoads adds the loads of the endpoints of a group. The endpoints of the first group are listed.
-func (o *Projection) addLoads(group *endpointGroup, distribution *simulate.Distribution, mean float64, isFirst bool) {
+func (p *Projection) addLoads(group *endpointGroup, distribution *simulate.Distribution, mean float64, isFirst bool) {
 	for i, load := range distribution.Loads {
-		if load /= mean; load > o.Busiest.Load+1e-9 {
+		if load /= mean; load > p.Busiest.Load+1e-9 {
 			endpoint := &group.endpoints[i]
-			o.Busiest = Busiest{explain.EndpointName(endpoint.Addr), endpoint.Node, load}
+			p.Busiest = Busiest{explain.EndpointName(endpoint.Addr), endpoint.Node, load}
 		}
 		if isFirst && load > 0 {
-			o.Used++
+			p.Used++
 		}
 		if isFirst && i < MaxListed {
-			o.Loads = append(o.Loads, explain.Rounded(notNaN(load)))
+			p.Loads = append(p.Loads, explain.Rounded(notNaN(load)))
 		}
 	}
 }
@@ -434,15 +434,15 @@ func notNaN(x float64) float64 {
 // setWeights sets each Service's weight in the totals: its demand, if the file of --demand has the demand on Services;
 // otherwise all weights are equal.
 func (f *forecaster) setWeights(services []Service) {
-	weights, all := make([]float64, len(services)), 0.0
+	weights, total := make([]float64, len(services)), 0.0
 	for i := range services {
 		if f.demand != nil {
 			weights[i] = f.demand.byService[services[i].Service].sum()
 		}
-		all += weights[i]
+		total += weights[i]
 	}
 	for i := range services {
-		if services[i].Weight = weights[i] / all; all == 0 {
+		if services[i].Weight = weights[i] / total; total == 0 {
 			services[i].Weight = 1 / float64(len(services))
 		}
 	}
@@ -457,12 +457,12 @@ func (f *forecaster) totals(services []Service) []Total {
 			total.Matrix[row] = make([]float64, size)
 		}
 		for s := range services {
-			one, weight := &services[s].Projections[i], services[s].Weight
-			total.add(&one.Shares, weight)
-			if one.Busiest.Load > total.Busiest.Load+1e-9 {
-				total.Busiest, total.BusiestService = one.Busiest, services[s].Service
+			projection, weight := &services[s].Projections[i], services[s].Weight
+			total.add(&projection.Shares, weight)
+			if projection.Busiest.Load > total.Busiest.Load+1e-9 {
+				total.Busiest, total.BusiestService = projection.Busiest, services[s].Service
 			}
-			for z, amount := range one.zones {
+			for z, amount := range projection.zones {
 				total.Matrix[z/size][z%size] += amount * weight
 			}
 		}

@@ -42,8 +42,8 @@ func (g clusterGenerator) cluster() convert.Objects {
 		name := fmt.Sprint("web-", i)
 		service := g.service(name, i)
 		objects.Services = append(objects.Services, service)
-		for part := range 1 + g.IntN(2) {
-			objects.Slices = append(objects.Slices, g.slice(fmt.Sprintf("%s-%d", name, part), service, byte(10*i+part)))
+		for sliceIndex := range 1 + g.IntN(2) {
+			objects.Slices = append(objects.Slices, g.slice(fmt.Sprintf("%s-%d", name, sliceIndex), service, byte(10*i+sliceIndex)))
 		}
 	}
 	return objects
@@ -65,9 +65,9 @@ func (g clusterGenerator) hintedCluster() convert.Objects {
 		case 1:
 			service.Annotations[policy.TopologyModeAnnotation] = policy.ModeAuto
 		}
-		isControllers := !g.oneIn(3)
+		isManaged := !g.oneIn(3)
 		for _, slice := range objects.Slices {
-			if isControllers && slice.Labels[discoveryv1.LabelServiceName] == service.Name {
+			if isManaged && slice.Labels[discoveryv1.LabelServiceName] == service.Name {
 				slice.Labels[discoveryv1.LabelManagedBy] = managedByController
 			}
 		}
@@ -75,11 +75,11 @@ func (g clusterGenerator) hintedCluster() convert.Objects {
 	return objects
 }
 
-func (g clusterGenerator) service(name string, number int) *corev1.Service {
+func (g clusterGenerator) service(name string, index int) *corev1.Service {
 	service := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Annotations: map[string]string{}},
 		Spec: corev1.ServiceSpec{
-			ClusterIP: fmt.Sprint("10.96.0.", number+1), Selector: map[string]string{"app": name},
+			ClusterIP: fmt.Sprint("10.96.0.", index+1), Selector: map[string]string{"app": name},
 			Ports: []corev1.ServicePort{{Name: "http", Port: 80, Protocol: corev1.ProtocolTCP}},
 		},
 	}

@@ -13,8 +13,8 @@ import (
 //go:embed page.html
 var page []byte
 
-// reportMark is replaced by the report.
-var reportMark = []byte("{{report}}")
+// reportPlaceholder is replaced by the report.
+var reportPlaceholder = []byte("{{report}}")
 
 // HTML writes a report as one page.
 func HTML(w io.Writer, report *Report) error {
@@ -22,7 +22,7 @@ func HTML(w io.Writer, report *Report) error {
 	if err != nil {
 		return fmt.Errorf("write the page: %w", err)
 	}
-	if _, err := w.Write(bytes.Replace(page, reportMark, text, 1)); err != nil {
+	if _, err := w.Write(bytes.Replace(page, reportPlaceholder, text, 1)); err != nil {
 		return fmt.Errorf("write the page: %w", err)
 	}
 	return nil

@@ -12,7 +12,7 @@ import (
 
 // Limits are limits for each Service: its busiest endpoint's load in multiples of the mean, the smallest share that
 // stays in the zone (if zones are known), and the largest share that is refused. Nil means no limit.
-type Limits struct{ MaxLoad, MinNear, MaxRefused *float64 }
+type Limits struct{ MaxLoad, MinInZone, MaxRefused *float64 }
 
 // Violations returns a sentence for each Service that violates a limit under the first setting: the present one.
 func (r *Report) Violations(limits Limits) []string {
@@ -28,7 +28,7 @@ func (r *Report) Violations(limits Limits) []string {
 		if upper := limits.MaxLoad; upper != nil && now.Busiest.Load > *upper {
 			add("%s expects %s times the mean, and --max-load is %g", now.Busiest.Endpoint, times(now.Busiest.Load), *upper)
 		}
-		if lower := limits.MinNear; lower != nil && now.Zone < explain.Rounded(*lower*(1-now.UnknownZones)) {
+		if lower := limits.MinInZone; lower != nil && now.Zone < explain.Rounded(*lower*(1-now.UnknownZones)) {
 			add("%s of its connections stay in the zone%s, and --min-in-zone is %g", percent(now.Zone), unknownZonesText(now.UnknownZones), *lower)
 		}
 	}
@@ -36,25 +36,25 @@ func (r *Report) Violations(limits Limits) []string {
 }
 
 // unknownZonesText states the share of connections whose zones are unknown; empty if there are none.
-func unknownZonesText(part float64) string {
-	if part == 0 {
+func unknownZonesText(share float64) string {
+	if share == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" (the zones of %s are unknown)", percent(part))
+	return fmt.Sprintf(" (the zones of %s are unknown)", percent(share))
 }
 
 // ParseLoad parses a limit of the load in times the mean: a number, or a percentage.
 func ParseLoad(text string) (float64, error) {
-	times, err := parseNumber(text)
+	load, err := parseNumber(text)
 	switch {
 	case err != nil:
 		return 0, err
-	case times <= 0:
+	case load <= 0:
 		return 0, errors.New("must be more than 0")
-	case times >= suspiciousLoad && !strings.HasSuffix(text, "%"):
+	case load >= suspiciousLoad && !strings.HasSuffix(text, "%"):
 		return 0, fmt.Errorf("it is a multiple of the mean; did you mean %s%%?", text)
 	}
-	return times, nil
+	return load, nil
 }
 
 // suspiciousLoad is the load from which on a number is probably a percentage without its sign.

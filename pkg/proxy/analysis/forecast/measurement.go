@@ -31,16 +31,16 @@ type Measurement struct {
 
 // NewMeasurement returns a measurement in a cluster. It fails if no sample is about a node of the cluster, or if a name
 // is that of both a node and a zone.
-func NewMeasurement(from string, samples []Sample, cluster Cluster) (*Measurement, error) {
+func NewMeasurement(source string, samples []Sample, cluster Cluster) (*Measurement, error) {
 	all, err := weightsOf(samples)
 	if err != nil {
 		return nil, err
 	}
-	return newMeasurement(from, all, weightsByService(samples), cluster)
+	return newMeasurement(source, all, weightsByService(samples), cluster)
 }
 
-func newMeasurement(from string, all Weights, byService map[string]Weights, cluster Cluster) (*Measurement, error) {
-	m := &Measurement{source: from, locations: newLocations(cluster), byService: map[string]Weights{}}
+func newMeasurement(source string, all Weights, byService map[string]Weights, cluster Cluster) (*Measurement, error) {
+	m := &Measurement{source: source, locations: newLocations(cluster), byService: map[string]Weights{}}
 	if ambiguous := m.locations.ambiguous(all); len(ambiguous) > 0 {
 		return nil, fmt.Errorf("a Node and a zone have this name: %s", explain.ListOrCount(ambiguous))
 	}
@@ -68,7 +68,7 @@ func newMeasurement(from string, all Weights, byService map[string]Weights, clus
 	for service, weights := range byService {
 		m.byService[service] = Weights{}
 		for name, weight := range weights {
-			if _, is := known[name]; is {
+			if _, isKnown := known[name]; isKnown {
 				m.byService[service][name] = weight
 			}
 		}
@@ -106,9 +106,9 @@ func (m *Measurement) serviceDemand(service string) *model.Demand {
 	for _, node := range slices.Sorted(maps.Keys(byNode)) {
 		zones[m.locations.zoneOf[node]] += byNode[node]
 	}
-	for zone, part := range zones {
-		if part > 0 {
-			published.Zones[zone] = uint32(max(1, math.Round(part*ppm)))
+	for zone, share := range zones {
+		if share > 0 {
+			published.Zones[zone] = uint32(max(1, math.Round(share*ppm)))
 		}
 	}
 	return published
@@ -139,11 +139,11 @@ func (m *Measurement) missingParts() (sentences []string) {
 
 // missingServices describes the part of the measured demand on Services that is omitted, because there is no forecast
 // of them. It is about Services that a query covers.
-func (m *Measurement) missingServices(query explain.Query, forecast []Service) (sentences []string) {
+func (m *Measurement) missingServices(query explain.Query, services []Service) (sentences []string) {
 	omitted, all, names := 0.0, 0.0, []string(nil)
 	isForecast := map[string]bool{}
-	for i := range forecast {
-		isForecast[forecast[i].Service] = true
+	for i := range services {
+		isForecast[services[i].Service] = true
 	}
 	for _, service := range slices.Sorted(maps.Keys(m.byService)) {
 		namespace, name, _ := strings.Cut(service, "/")

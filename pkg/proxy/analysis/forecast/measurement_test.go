@@ -62,8 +62,8 @@ func (g clusterGenerator) measure(t *testing.T, cluster Cluster) *Measurement {
 	return m
 }
 
-// inNamespaces moves some Services of a cluster to another namespace.
-func (g clusterGenerator) inNamespaces(objects convert.Objects) convert.Objects {
+// moveToNamespaces moves some Services of a cluster to another namespace.
+func (g clusterGenerator) moveToNamespaces(objects convert.Objects) convert.Objects {
 	for _, service := range objects.Services {
 		if !g.oneIn(2) {
 			continue
@@ -81,33 +81,33 @@ func (g clusterGenerator) inNamespaces(objects convert.Objects) convert.Objects 
 // TestASelectionIsTheSumOfItsServices: its shares and bytes are sums, with a measurement and without. The forecast of
 // each Service is the same as in a forecast of all.
 func TestASelectionIsTheSumOfItsServices(t *testing.T) {
-	byDemand, priced, without := 0, 0, 0
+	byDemand, priced, withoutBytes := 0, 0, 0
 	for seed := range uint64(300) {
-		c := newGenerator(seed)
-		cluster := NewCluster(c.inNamespaces(c.hintedCluster()), convert.View{})
+		generator := newGenerator(seed)
+		cluster := NewCluster(generator.moveToNamespaces(generator.hintedCluster()), convert.View{})
 		options := Options{Now: time.Unix(0, 0), Bounds: []uint64{120}}
-		if !c.oneIn(4) {
-			options.Demand = c.measure(t, cluster)
+		if !generator.oneIn(4) {
+			options.Demand = generator.measure(t, cluster)
 		}
-		traffic := Traffic{"": c.Float64(), "shop/gone": c.Float64()}
+		traffic := Traffic{"": generator.Float64(), "shop/gone": generator.Float64()}
 		for _, service := range cluster.services {
-			if !c.oneIn(3) {
-				traffic[nameOf(service).String()] = c.Float64()
+			if !generator.oneIn(3) {
+				traffic[nameOf(service).String()] = generator.Float64()
 			}
 		}
 		all, _ := Compute(cluster, options)
 		all.EstimateCost(traffic, 0.01)
 		crossing := all.Settings[0].OtherZones * traffic[""] * month
-		one := nameOf(cluster.services[c.IntN(len(cluster.services))])
-		for _, only := range []model.ObjectName{{Namespace: "shop"}, {Namespace: "ops"}, one} {
+		serviceName := nameOf(cluster.services[generator.IntN(len(cluster.services))])
+		for _, only := range []model.ObjectName{{Namespace: "shop"}, {Namespace: "ops"}, serviceName} {
 			options.Only = explain.Query{Service: only}
 			report, _ := Compute(cluster, options)
 			report.EstimateCost(traffic, 0.01)
 			sums, weights, bytes, cost := make([]Shares, len(report.Settings)), 0.0, 0.0, make([]float64, len(report.Settings))
 			for i := range report.Services {
 				service := &report.Services[i]
-				at := slices.IndexFunc(all.Services, func(s Service) bool { return s.Service == service.Service })
-				if diff := cmp.Diff(all.Services[at], *service, cmpopts.IgnoreFields(Service{}, "Weight"),
+				serviceIndex := slices.IndexFunc(all.Services, func(s Service) bool { return s.Service == service.Service })
+				if diff := cmp.Diff(all.Services[serviceIndex], *service, cmpopts.IgnoreFields(Service{}, "Weight"),
 					cmpopts.IgnoreUnexported(Service{}, Projection{})); diff != "" {
 					t.Fatalf("seed %d: %s is different in a forecast of %+v (-all +selected):\n%s", seed, service.Service, only, diff)
 				}
@@ -117,7 +117,7 @@ func TestASelectionIsTheSumOfItsServices(t *testing.T) {
 					sums[s].add(&service.Projections[s].Shares, service.Weight)
 					cost[s] += traffic[service.Service] * month * service.Projections[s].OtherZones
 				}
-				if own := options.Demand; own != nil && own.byService[service.Service].sum() > 0 && service.Weight != 1/float64(len(report.Services)) {
+				if measurement := options.Demand; measurement != nil && measurement.byService[service.Service].sum() > 0 && service.Weight != 1/float64(len(report.Services)) {
 					byDemand++
 				}
 			}
@@ -125,14 +125,14 @@ func TestASelectionIsTheSumOfItsServices(t *testing.T) {
 				continue
 			}
 			if bytes == 0 {
-				without++
+				withoutBytes++
 			}
 			if !isAbout(weights, 1) || math.Abs(report.BytesInMonth-bytes) > 1e-3 {
 				t.Errorf("seed %d: %+v: the sum of the weights is %v, want 1; the report has %v bytes, want %v", seed, only, weights, report.BytesInMonth, bytes)
 			}
 			for s, total := range report.Settings {
-				for i, part := range total.parts() {
-					if !isAbout(*part, *sums[s].parts()[i]) {
+				for i, part := range total.pointers() {
+					if !isAbout(*part, *sums[s].pointers()[i]) {
 						t.Errorf("seed %d: %+v, %s: the total is %+v, want the sum %+v", seed, only, total.Setting, total.Shares, sums[s])
 					}
 				}
@@ -152,8 +152,8 @@ func TestASelectionIsTheSumOfItsServices(t *testing.T) {
 			return
 		}
 	}
-	if byDemand < 100 || priced < 200 || without < 20 {
-		t.Errorf("tested only %d Services weighted by demand, %d selections with a cost, %d without bytes", byDemand, priced, without)
+	if byDemand < 100 || priced < 200 || withoutBytes < 20 {
+		t.Errorf("tested only %d Services weighted by demand, %d selections with a cost, %d without bytes", byDemand, priced, withoutBytes)
 	}
 }
 
@@ -192,7 +192,7 @@ func TestMissingPartsOfAMeasurementAreReported(t *testing.T) {
 		cluster.nodes = append(cluster.nodes, node)
 	}
 	const zero = ": the forecast does not include their connections. For a Node without connections, the value is 0."
-	for name, c := range map[string]struct {
+	for name, test := range map[string]struct {
 		all       Weights
 		byService map[string]Weights
 		only      explain.Query
@@ -222,12 +222,12 @@ func TestMissingPartsOfAMeasurementAreReported(t *testing.T) {
 			},
 		},
 	} {
-		m, err := newMeasurement("demand.json", c.all, c.byService, cluster)
+		m, err := newMeasurement("demand.json", test.all, test.byService, cluster)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		got := append(m.missingParts(), m.missingServices(c.only, []Service{{Service: "shop/web"}})...)
-		if diff := cmp.Diff(c.want, got); diff != "" {
+		got := append(m.missingParts(), m.missingServices(test.only, []Service{{Service: "shop/web"}})...)
+		if diff := cmp.Diff(test.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
@@ -238,9 +238,9 @@ func TestMissingPartsOfAMeasurementAreReported(t *testing.T) {
 func TestAdviceKeepsTheBound(t *testing.T) {
 	advised, missed := map[string]int{}, 0
 	for seed := range uint64(1000) {
-		c := newGenerator(seed)
-		cluster := NewCluster(c.hintedCluster(), convert.View{})
-		options := Options{Now: time.Unix(0, 0), Bounds: []uint64{120}, Demand: c.measure(t, cluster)}
+		generator := newGenerator(seed)
+		cluster := NewCluster(generator.hintedCluster(), convert.View{})
+		options := Options{Now: time.Unix(0, 0), Bounds: []uint64{120}, Demand: generator.measure(t, cluster)}
 		if options.Demand == nil {
 			continue
 		}
@@ -249,14 +249,14 @@ func TestAdviceKeepsTheBound(t *testing.T) {
 			service := &report.Services[i]
 			namespace, name, _ := strings.Cut(service.Service, "/")
 			object := cluster.Service(model.ObjectName{Namespace: namespace, Name: name})
-			read, _ := convert.Service(object, cluster.view)
+			parsed, _ := convert.Service(object, cluster.view)
 			now, bound := &service.Projections[0], uint64(120)
 			if now.PlannedWith != "" {
-				bound = read.Topology.MaxLoad
+				bound = parsed.Topology.MaxLoad
 			}
 			if isMissed := now.PlannedWith != "" && !now.keepsBound(bound); isMissed {
 				missed++
-				if !slices.ContainsFunc(service.Causes, func(c Problem) bool { return c.Code == boundMissed }) {
+				if !slices.ContainsFunc(service.Causes, func(generator Problem) bool { return generator.Code == boundMissed }) {
 					t.Errorf("seed %d: %s misses its bound, and no cause is reported", seed, service.Service)
 				}
 				if then := service.asMeasured; service.Advice == nil && then != nil && then.keepsBound(bound) && then.Refused <= now.Refused {
@@ -266,14 +266,14 @@ func TestAdviceKeepsTheBound(t *testing.T) {
 			if service.Advice == nil {
 				continue
 			}
-			after, err := cluster.Apply([]Change{replaced{patched(t, object, service.Advice.Patch)}})
+			after, err := cluster.Apply([]Change{replaceService{patched(t, object, service.Advice.Patch)}})
 			if err != nil {
 				t.Fatal(err)
 			}
 			promised := service.projection(service.Advice.Setting)
 			if service.Advice.Setting == policy.Measured {
 				promised = service.asMeasured
-				if row := service.projection("120%" + measured); row != nil && row.Note == "" && bound == 120 && row.Shares != promised.Shares {
+				if row := service.projection("120%" + measuredSuffix); row != nil && row.Note == "" && bound == 120 && row.Shares != promised.Shares {
 					t.Errorf("seed %d: %s: the advice promises %+v, and the projection is %+v", seed, service.Service, promised, row)
 				}
 			}
@@ -296,7 +296,7 @@ func TestAdviceKeepsTheBound(t *testing.T) {
 			return
 		}
 	}
-	if missed < 30 || advised["120%"] < 5 || advised["120%"+measured] < 30 ||
+	if missed < 30 || advised["120%"] < 5 || advised["120%"+measuredSuffix] < 30 ||
 		advised[policy.Measured] < 10 || advised[policy.PreferSameZone] < 10 {
 		t.Errorf("too few cases: advice %v, %d missed bounds", advised, missed)
 	}

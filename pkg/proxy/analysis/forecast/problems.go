@@ -110,7 +110,7 @@ func (r *refusedShare) cause(service *model.Service, groups []endpointGroup) Pro
 	switch reason.Code {
 	case selection.NoEndpoints, selection.NoUsableEndpoints: // on all nodes
 	default:
-		where = fmt.Sprintf(" on %d of %s (%s). On %s", r.refusers.Count, sanitize.Count(r.refusers.Total, "Node"),
+		where = fmt.Sprintf(" on %d of %s (%s). On %s", r.refusers.Count, sanitize.Count(r.refusers.WithDemand, "Node"),
 			listFirst(r.refusers.First, r.refusers.Count), r.refusers.First[0])
 	}
 	share := "All"
@@ -154,7 +154,7 @@ func (f *forecaster) missingHintsReason(object *corev1.Service, parsed *model.Se
 	if !slices.ContainsFunc(endpointSlices, isWrittenByController) {
 		return "The writer of these EndpointSlices sets no hints; the EndpointSlice controller of Kubernetes does."
 	}
-	hinted, noHintsReason := f.controllers.hint(object, endpointSlices)
+	hinted, noHintsReason := f.controller.hint(object, endpointSlices)
 	converted, _ := f.convertSlices(hinted)
 	groups := f.endpointGroups(parsed, converted)
 	index := slices.IndexFunc(groups, func(p endpointGroup) bool { return selection.MissingHints(parsed, p.endpoints) != "" })

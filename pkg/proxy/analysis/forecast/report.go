@@ -67,15 +67,15 @@ type Shares struct {
 	Refused      float64 `json:"refused"`
 }
 
-// parts returns pointers to all shares.
-func (s *Shares) parts() [6]*float64 {
+// pointers returns pointers to all shares.
+func (s *Shares) pointers() [6]*float64 {
 	return [...]*float64{&s.Node, &s.Zone, &s.Region, &s.OtherZones, &s.UnknownZones, &s.Refused}
 }
 
 // add adds other shares, multiplied by part.
 func (s *Shares) add(others *Shares, part float64) {
-	from := others.parts()
-	for i, to := range s.parts() {
+	from := others.pointers()
+	for i, to := range s.pointers() {
 		*to += *from[i] * part
 	}
 }

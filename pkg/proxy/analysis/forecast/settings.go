@@ -29,8 +29,8 @@ const (
 	None = "none" // no preference
 )
 
-// measured follows the name of a bound that is planned with measured demand.
-const measured = " " + policy.Measured
+// measuredSuffix follows the name of a bound that is planned with measured demand.
+const measuredSuffix = " " + policy.Measured
 
 // settingsOf returns the settings to compare, in the order of the output. If isMeasured is set, each bound is followed
 // by the same one planned with measured demand.
@@ -39,7 +39,7 @@ func settingsOf(bounds []uint64, isMeasured bool) []Setting {
 	for _, bound := range bounds {
 		settings = append(settings, Setting{Name: policy.FormatMaxLoad(bound), bound: bound})
 		if isMeasured {
-			settings = append(settings, Setting{policy.FormatMaxLoad(bound) + measured, bound, true})
+			settings = append(settings, Setting{policy.FormatMaxLoad(bound) + measuredSuffix, bound, true})
 		}
 	}
 	return settings
@@ -84,7 +84,7 @@ func (s Setting) apply(service *corev1.Service) *corev1.Service {
 		}
 		return &changed
 	}
-	for _, annotation := range slices.Concat(policy.OwnAnnotations, policy.ModeAnnotations) {
+	for _, annotation := range slices.Concat(policy.DomainAnnotations, policy.ModeAnnotations) {
 		changed.Annotations = withEntry(changed.Annotations, annotation, "")
 	}
 	changed.Spec.TrafficDistribution = nil
@@ -151,12 +151,12 @@ func (c hintController) hint(
 		unchanged := byType[addressType]
 		var updated []*discoveryv1.EndpointSlice
 		if policy.ModeOf(service.Annotations).IsAuto() {
-			all := &topologycache.SliceInfo{
+			sliceInfo := &topologycache.SliceInfo{
 				ServiceKey: service.Namespace + "/" + service.Name, AddressType: addressType, Unchanged: unchanged,
 			}
 			var events []*topologycache.EventBuilder
-			_, updated, events = c.cache.AddHints(logr.Discard(), all)
-			unchanged = all.Unchanged
+			_, updated, events = c.cache.AddHints(logr.Discard(), sliceInfo)
+			unchanged = sliceInfo.Unchanged
 			isHinted := true
 			for _, event := range events {
 				if event.EventType == corev1.EventTypeWarning {

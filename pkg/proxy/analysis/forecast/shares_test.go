@@ -33,7 +33,7 @@ func TestAllSharesMakeOne(t *testing.T) {
 			if s.Node > s.Zone+1e-7 || s.Zone > s.Region+1e-7 || s.Region > 1-s.Refused+1e-7 {
 				t.Errorf("seed %d: %s: a smaller area has a larger share: %+v", seed, what, *s)
 			}
-			for _, part := range s.parts() {
+			for _, part := range s.pointers() {
 				if math.Signbit(*part) {
 					t.Errorf("seed %d: %s: a share is negative: %+v", seed, what, *s)
 				}
@@ -82,10 +82,10 @@ func TestAllSharesMakeOne(t *testing.T) {
 	}
 }
 
-// replaced is a Change that replaces a Service.
-type replaced struct{ *corev1.Service }
+// replaceService is a Change that replaces a Service.
+type replaceService struct{ *corev1.Service }
 
-func (r replaced) apply(c *Cluster, rehinted map[model.ObjectName]bool) error {
+func (r replaceService) apply(c *Cluster, rehinted map[model.ObjectName]bool) error {
 	rehinted[nameOf(r.Service)] = true
 	return c.changeService(nameOf(r.Service), func(service *corev1.Service) { *service = *r.Service })
 }
@@ -114,7 +114,7 @@ func patched(t *testing.T, service *corev1.Service, patch string) *corev1.Servic
 
 // TestAdviceMatchesItsForecast: following the advice leads to the forecast, and the same advice is not repeated.
 func TestAdviceMatchesItsForecast(t *testing.T) {
-	followed, removed := map[string]int{}, 0
+	adviceCounts, removed := map[string]int{}, 0
 	for seed := range uint64(1500) {
 		cluster := NewCluster(newGenerator(seed).hintedCluster(), convert.View{})
 		options := Options{Now: time.Now(), Bounds: []uint64{120}}
@@ -130,34 +130,34 @@ func TestAdviceMatchesItsForecast(t *testing.T) {
 			}
 			namespace, name, _ := strings.Cut(service.Service, "/")
 			object := cluster.Service(model.ObjectName{Namespace: namespace, Name: name})
-			after, err := cluster.Apply([]Change{replaced{patched(t, object, service.Advice.Patch)}})
+			after, err := cluster.Apply([]Change{replaceService{patched(t, object, service.Advice.Patch)}})
 			if err != nil {
 				t.Fatal(err)
 			}
 			options.Only = explain.Query{Service: nameOf(object)}
-			then, _ := Compute(after, options)
+			newReport, _ := Compute(after, options)
 			options.Only = explain.Query{}
-			promised, got := service.projection(service.Advice.Setting), &then.Services[0].Projections[0]
+			promised, got := service.projection(service.Advice.Setting), &newReport.Services[0].Projections[0]
 			if promised.Shares != got.Shares || promised.Busiest.Load != got.Busiest.Load {
 				t.Fatalf("seed %d: %s: %s\n%spromised %+v, got %+v", seed, service.Service, service.Advice.Sentence, service.Advice.Patch, promised, got)
 			}
-			if again := then.Services[0].Advice; again != nil && again.Setting == service.Advice.Setting {
+			if again := newReport.Services[0].Advice; again != nil && again.Setting == service.Advice.Setting {
 				t.Errorf("seed %d: %s is advised again: %s", seed, again.Setting, again.Sentence)
 			}
-			followed[service.Advice.Setting]++
+			adviceCounts[service.Advice.Setting]++
 			if strings.Contains(service.Advice.Patch, "null") {
 				removed++
 			}
 		}
 	}
-	if followed["PreferSameZone"] < 20 || followed["120%"] < 30 || removed < 5 {
-		t.Errorf("too few cases: advice %v, of which %d removed a setting", followed, removed)
+	if adviceCounts["PreferSameZone"] < 20 || adviceCounts["120%"] < 30 || removed < 5 {
+		t.Errorf("too few cases: advice %v, of which %d removed a setting", adviceCounts, removed)
 	}
 }
 
-// TestBeforeAndAfterHaveOneMeasure: in multiples of the mean before, the loads of a Service grow like its connections
+// TestBeforeAndAfterHaveOneReference: in multiples of the mean before, the loads of a Service grow like its connections
 // that are not refused.
-func TestBeforeAndAfterHaveOneMeasure(t *testing.T) {
+func TestBeforeAndAfterHaveOneReference(t *testing.T) {
 	compared, byClients := 0, 0
 	for seed := range uint64(1500) {
 		objects := newGenerator(seed).hintedCluster()
@@ -171,24 +171,24 @@ func TestBeforeAndAfterHaveOneMeasure(t *testing.T) {
 		if err != nil {
 			continue // no node is evacuated
 		}
-		was, would, _ := Compare(before, after, Options{Now: time.Now()})
+		beforeReport, afterReport, _ := Compare(before, after, Options{Now: time.Now()})
 		alone, _ := Compute(after, Options{Now: time.Now(), OnlyNow: true})
-		for i := range was.Services {
-			then, now, single := &was.Services[i].Projections[0], &would.Services[i].Projections[0], &alone.Services[i].Projections[0]
-			if sum(then.Loads) == 0 || sum(now.Loads) == 0 {
+		for i := range beforeReport.Services {
+			projectionBefore, projectionAfter, single := &beforeReport.Services[i].Projections[0], &afterReport.Services[i].Projections[0], &alone.Services[i].Projections[0]
+			if sum(projectionBefore.Loads) == 0 || sum(projectionAfter.Loads) == 0 {
 				continue // no endpoint is usable, so there is no mean
 			}
 			compared++
-			if ratio := (1 - now.Refused) / (1 - then.Refused); !isAbout(sum(now.Loads)/sum(then.Loads), ratio) {
+			if ratio := (1 - projectionAfter.Refused) / (1 - projectionBefore.Refused); !isAbout(sum(projectionAfter.Loads)/sum(projectionBefore.Loads), ratio) {
 				t.Errorf("seed %d: %s: loads before %v and after %v, but the served connections grow by a factor of %v",
-					seed, was.Services[i].Service, then.Loads, now.Loads, ratio)
+					seed, beforeReport.Services[i].Service, projectionBefore.Loads, projectionAfter.Loads, ratio)
 			}
-			for e := range now.Loads {
-				if !isAbout(now.Loads[e]/sum(now.Loads), single.Loads[e]/sum(single.Loads)) {
-					t.Errorf("seed %d: the shares of endpoints depend on the reference: %v, %v", seed, now.Loads, single.Loads)
+			for e := range projectionAfter.Loads {
+				if !isAbout(projectionAfter.Loads[e]/sum(projectionAfter.Loads), single.Loads[e]/sum(single.Loads)) {
+					t.Errorf("seed %d: the shares of endpoints depend on the reference: %v, %v", seed, projectionAfter.Loads, single.Loads)
 				}
 			}
-			if was.Services[i].Service == "shop/web-1" && now.Shares == single.Shares {
+			if beforeReport.Services[i].Service == "shop/web-1" && projectionAfter.Shares == single.Shares {
 				byClients++
 			}
 		}

@@ -172,7 +172,7 @@ func setReady(service model.ObjectName, addrs map[netip.Addr]bool, ready bool) c
 // setLabel sets a label of an existing node; an empty value removes it.
 func setLabel(name, key, value string) changeFunc {
 	return func(c *Cluster, _ map[model.ObjectName]bool) error {
-		if c.label(func(node *corev1.Node) bool { return node.Name == name }, key, value) == 0 {
+		if c.labelNodes(func(node *corev1.Node) bool { return node.Name == name }, key, value) == 0 {
 			return fmt.Errorf("node %s not found", name)
 		}
 		return nil

@@ -17,7 +17,7 @@ import (
 func Text(w io.Writer, report *Report, limit int) error {
 	p := printer{w: w}
 	p.printf("%s and %s%s, forecast for new connections inside the cluster. %s\n\n", sanitize.Count(report.Nodes, "Node"),
-		sanitize.Count(len(report.Services), "Service"), report.ofNamespace(), report.Demand)
+		sanitize.Count(len(report.Services), "Service"), report.namespaceSuffix(), report.Demand)
 	p.totals(report, settingsIn(report), report.Settings)
 	p.costs(report, settingsIn(report), report.Costs)
 	p.notes(report)
@@ -26,7 +26,7 @@ func Text(w io.Writer, report *Report, limit int) error {
 		p.services(report, limit)
 		p.advice(report, limit)
 	}
-	for i, one := range report.NotServed {
+	for i, notServed := range report.NotServed {
 		if i == 0 {
 			p.printf("\nNot served:\n")
 		}
@@ -34,32 +34,32 @@ func Text(w io.Writer, report *Report, limit int) error {
 			p.printf("  and %d more\n", len(report.NotServed)-limit)
 			break
 		}
-		p.printf("  %s: %s\n", one.Service, one.Reason)
+		p.printf("  %s: %s\n", notServed.Service, notServed.Reason)
 	}
 	return p.err
 }
 
-func (r *Report) ofNamespace() string {
+func (r *Report) namespaceSuffix() string {
 	if r.Namespace == "" {
 		return ""
 	}
 	return " of the namespace " + r.Namespace
 }
 
-// ofSelection names the selected Services, if not all.
-func (r *Report) ofSelection() string {
+// selectionSuffix names the selected Services, if not all.
+func (r *Report) selectionSuffix() string {
 	if r.Service != "" {
 		return " of " + r.Service
 	}
-	return r.ofNamespace()
+	return r.namespaceSuffix()
 }
 
-// orService returns the Service of the report, or else the given words and the namespace of the report.
-func (r *Report) orService(all string) string {
+// serviceOr returns the Service of the report, or else the given words and the namespace of the report.
+func (r *Report) serviceOr(fallback string) string {
 	if r.Service != "" {
 		return r.Service
 	}
-	return all + r.ofNamespace()
+	return fallback + r.namespaceSuffix()
 }
 
 // printer escapes what it writes, so that no name can forge a line, and keeps the first error.
@@ -163,9 +163,9 @@ func (p *printer) notes(report *Report) {
 // share that leaves the zone, then by overload.
 func sortServices(services []Service) []Service {
 	return slices.SortedStableFunc(slices.Values(services), func(a, b Service) int {
-		now, then := &a.Projections[0], &b.Projections[0]
-		return cmp.Or(cmp.Compare(then.Refused, now.Refused), cmp.Compare(b.suggestionRank(), a.suggestionRank()),
-			cmp.Compare(then.OtherZones, now.OtherZones), cmp.Compare(then.Busiest.Load, now.Busiest.Load))
+		projectionA, projectionB := &a.Projections[0], &b.Projections[0]
+		return cmp.Or(cmp.Compare(projectionB.Refused, projectionA.Refused), cmp.Compare(b.suggestionRank(), a.suggestionRank()),
+			cmp.Compare(projectionB.OtherZones, projectionA.OtherZones), cmp.Compare(projectionB.Busiest.Load, projectionA.Busiest.Load))
 	})
 }
 
@@ -207,76 +207,76 @@ func (p *printer) services(report *Report, limit int) {
 	p.more(len(services), limit)
 }
 
-func cell(o *Projection) string {
+func cell(p *Projection) string {
 	switch {
-	case o.Note != "":
+	case p.Note != "":
 		return "="
-	case o.Busiest.Endpoint == "":
+	case p.Busiest.Endpoint == "":
 		return "refused"
-	case o.Refused > 0:
-		return fmt.Sprintf("%s %s, %s refused", inZone(o), times(o.Busiest.Load), percent(o.Refused))
+	case p.Refused > 0:
+		return fmt.Sprintf("%s %s, %s refused", inZone(p), times(p.Busiest.Load), percent(p.Refused))
 	}
-	return inZone(o) + " " + times(o.Busiest.Load)
+	return inZone(p) + " " + times(p.Busiest.Load)
 }
 
 // inZone formats the share that stays in the zone; "-" if no zone is known.
-func inZone(o *Projection) string {
-	if !o.hasZones() {
+func inZone(p *Projection) string {
+	if !p.hasZones() {
 		return "-"
 	}
-	return percent(o.Zone)
+	return percent(p.Zone)
 }
 
 // byZone formats the number of endpoints in each zone, the largest first.
 func byZone(counts map[string]int) string {
-	all, maxZones := 0, 5
+	total, maxZones := 0, 5
 	for _, n := range counts {
-		all += n
+		total += n
 	}
 	if len(counts) < 2 {
-		return fmt.Sprint(all)
+		return fmt.Sprint(total)
 	}
-	parts := slices.SortedFunc(maps.Values(counts), func(a, b int) int { return cmp.Compare(b, a) })
+	sortedCounts := slices.SortedFunc(maps.Values(counts), func(a, b int) int { return cmp.Compare(b, a) })
 	words := make([]string, 0, maxZones)
-	for i, n := range parts {
+	for i, n := range sortedCounts {
 		if i == maxZones {
 			words = append(words, "…")
 			break
 		}
 		words = append(words, fmt.Sprint(n))
 	}
-	return fmt.Sprintf("%d = %s", all, strings.Join(words, "+"))
+	return fmt.Sprintf("%d = %s", total, strings.Join(words, "+"))
 }
 
 // advice writes problems, and then better settings. Services with the same advice are named together.
 func (p *printer) advice(report *Report, limit int) {
-	todo := slices.DeleteFunc(sortServices(report.Services), func(s Service) bool { return s.suggestionRank() == 0 })
-	shown := todo
-	if limit > 0 && len(todo) > limit {
-		shown = todo[:limit]
+	withSuggestions := slices.DeleteFunc(sortServices(report.Services), func(s Service) bool { return s.suggestionRank() == 0 })
+	shown := withSuggestions
+	if limit > 0 && len(withSuggestions) > limit {
+		shown = withSuggestions[:limit]
 	}
-	for _, alike := range groupByAdvice(shown) {
+	for _, group := range groupByAdvice(shown) {
 		p.printf("\n")
-		first, names := &alike[0], make([]string, len(alike))
-		for i := range alike {
-			names[i] = alike[i].Service
+		first, names := &group[0], make([]string, len(group))
+		for i := range group {
+			names[i] = group[i].Service
 		}
 		p.causes(strings.Join(names, ", "), first.Causes)
 		if first.Advice == nil {
 			continue
 		}
-		for i := range alike {
-			p.printf("%s: %s\n", alike[i].Service, alike[i].Advice.Sentence)
+		for i := range group {
+			p.printf("%s: %s\n", group[i].Service, group[i].Advice.Sentence)
 		}
 		for line := range strings.Lines(first.Advice.Patch) {
 			p.printf("    %s\n", strings.TrimSuffix(line, "\n"))
 		}
 	}
-	if len(shown) < len(todo) {
-		p.printf("\nand %s; --top 0 prints all\n", sanitize.Count(len(todo)-len(shown), "more Service"))
+	if len(shown) < len(withSuggestions) {
+		p.printf("\nand %s; --top 0 prints all\n", sanitize.Count(len(withSuggestions)-len(shown), "more Service"))
 	}
-	if len(todo) == 0 {
-		p.printf("\nNo other setting keeps more connections in their zone without overloading endpoints, for %s.\n", report.orService("any Service"))
+	if len(withSuggestions) == 0 {
+		p.printf("\nNo other setting keeps more connections in their zone without overloading endpoints, for %s.\n", report.serviceOr("any Service"))
 	}
 }
 
@@ -292,20 +292,20 @@ func groupByAdvice(services []Service) [][]Service {
 		if service.Advice != nil {
 			key.WriteString("\n" + service.Advice.Patch)
 		}
-		number, known := index[key.String()]
+		position, known := index[key.String()]
 		if !known {
-			number = len(groups)
-			index[key.String()] = number
+			position = len(groups)
+			index[key.String()] = position
 			groups = append(groups, nil)
 		}
-		groups[number] = append(groups[number], service)
+		groups[position] = append(groups[position], service)
 	}
 	return groups
 }
 
-func (p *printer) causes(of string, causes []Problem) {
+func (p *printer) causes(services string, causes []Problem) {
 	for _, cause := range causes {
-		p.printf("%s: %s\n", of, cause.Sentence)
+		p.printf("%s: %s\n", services, cause.Sentence)
 	}
 }
 
@@ -325,28 +325,28 @@ func differences(before, after *Report) (list []comparison) {
 		}
 	}
 	slices.SortStableFunc(list, func(a, b comparison) int {
-		return cmp.Or(cmp.Compare(b.refused(), a.refused()), cmp.Compare(b.leftZone(), a.leftZone()), cmp.Compare(b.load(), a.load()))
+		return cmp.Or(cmp.Compare(b.refusedIncrease(), a.refusedIncrease()), cmp.Compare(b.leftZoneIncrease(), a.leftZoneIncrease()), cmp.Compare(b.loadIncrease(), a.loadIncrease()))
 	})
 	return list
 }
 
 // The increases after the change: of the share that is refused, of the share that leaves the zone, and of the load of
 // the busiest endpoint.
-func (c *comparison) refused() float64  { return c.after.Refused - c.before.Refused }
-func (c *comparison) leftZone() float64 { return c.before.Zone - c.after.Zone }
-func (c *comparison) load() float64     { return c.after.Busiest.Load - c.before.Busiest.Load }
+func (c *comparison) refusedIncrease() float64  { return c.after.Refused - c.before.Refused }
+func (c *comparison) leftZoneIncrease() float64 { return c.before.Zone - c.after.Zone }
+func (c *comparison) loadIncrease() float64     { return c.after.Busiest.Load - c.before.Busiest.Load }
 
 // Comparison writes the differences between two forecasts for a terminal.
 func Comparison(w io.Writer, changes string, before, after *Report, limit int) error {
 	p := printer{w: w}
-	p.printf("Before and after%s: %s. %s\n\n", after.ofSelection(), changes, after.Demand)
+	p.printf("Before and after%s: %s. %s\n\n", after.selectionSuffix(), changes, after.Demand)
 	p.totals(after, []string{"before", "after"}, []Total{before.Settings[0], after.Settings[0]})
 	p.costs(after, []string{"before", "after"}, slices.Concat(before.Costs, after.Costs))
 	p.notes(after)
 	p.onlyEvacuated(after, limit)
 	different := differences(before, after)
 	if len(different) == 0 {
-		p.printf("\nNothing is different for %s.\n", after.orService("any Service"))
+		p.printf("\nNothing is different for %s.\n", after.serviceOr("any Service"))
 		return p.err
 	}
 	p.printf("\n")
@@ -373,7 +373,7 @@ func Comparison(w io.Writer, changes string, before, after *Report, limit int) e
 // newlyRefused writes why connections are refused that were not refused before.
 func (p *printer) newlyRefused(different []comparison, limit int) {
 	for i, d := range different {
-		if d.refused() <= 0 || limit > 0 && i == limit {
+		if d.refusedIncrease() <= 0 || limit > 0 && i == limit {
 			return // the most degraded are first
 		}
 		p.printf("\n")

@@ -24,15 +24,15 @@ func (f *forecaster) unmeasuredNote() string {
 	if len(f.unmeasured) > 1 {
 		bounds = "The bounds of " + explain.ListOrCount(f.unmeasured) + " are"
 	}
-	next := ""
+	remedy := ""
 	if f.assumedReason == servicedemand.NoUsableDemand && len(f.demands) == 0 {
-		next = " The component demand of the webhook's manifests measures and publishes them."
+		remedy = " The component demand of the webhook's manifests measures and publishes them."
 		if f.isDump {
-			next = " If the cluster has any, 'kubectl get servicedemands -A -o yaml' prints them; else the component demand of the webhook's " +
+			remedy = " If the cluster has any, 'kubectl get servicedemands -A -o yaml' prints them; else the component demand of the webhook's " +
 				"manifests measures and publishes them."
 		}
 	}
 	return fmt.Sprintf("%s%s %s planned with assumed demand in spite of %s: %s. To plan with numbers of your own: without what-ifs, "+
 		"'forecast --demand FILE' compares a bound with one that is planned with FILE.",
-		f.assumedReason, next, bounds, policy.DemandSourceAnnotation, policy.Measured)
+		f.assumedReason, remedy, bounds, policy.DemandSourceAnnotation, policy.Measured)
 }

@@ -255,11 +255,11 @@ func (w *whyQuery) suggestChanges(decision selection.Decision, endpoint *model.P
 		if share := w.shareAfter(base, decision, endpoint.Addr); share > 0 {
 			found = append(found, suggestionOf(base, share))
 		}
-		for _, one := range all {
-			if len(found) > 0 && len(found[0].Changes) == len(base) || one.isNeeded {
+		for _, candidate := range all {
+			if len(found) > 0 && len(found[0].Changes) == len(base) || candidate.isNeeded {
 				continue
 			}
-			steps := append(slices.Clone(base), one)
+			steps := append(slices.Clone(base), candidate)
 			if share := w.shareAfter(steps, decision, endpoint.Addr); share > 0 {
 				found = append(found, suggestionOf(steps, share))
 			}
@@ -348,12 +348,12 @@ func WhyText(w io.Writer, explanations []EndpointExplanation) error {
 func endpointsIn(endpointSlices []*discoveryv1.EndpointSlice, do func(*discoveryv1.Endpoint)) []*discoveryv1.EndpointSlice {
 	var changed []*discoveryv1.EndpointSlice
 	for _, slice := range endpointSlices {
-		fresh := *slice
-		fresh.Endpoints = slices.Clone(slice.Endpoints)
-		for i := range fresh.Endpoints {
-			do(&fresh.Endpoints[i])
+		copied := *slice
+		copied.Endpoints = slices.Clone(slice.Endpoints)
+		for i := range copied.Endpoints {
+			do(&copied.Endpoints[i])
 		}
-		changed = append(changed, &fresh)
+		changed = append(changed, &copied)
 	}
 	return changed
 }

@@ -12,31 +12,31 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// slotsOn returns the share of the slots that each endpoint has in explain's report for a node, by port number and
+// slotSharesOn returns the share of the slots that each endpoint has in explain's report for a node, by port number and
 // endpoint.
-func slotsOn(t *testing.T, c Cluster, node string, service model.ObjectName) map[string]float64 {
+func slotSharesOn(t *testing.T, c Cluster, node string, service model.ObjectName) map[string]float64 {
 	t.Helper()
 	objects := convert.Objects{Nodes: c.nodes, Services: c.services}
 	for _, service := range c.services {
 		objects.Slices = append(objects.Slices, c.slicesOf[nameOf(service)]...)
 	}
 	cluster := model.NewCluster(node)
-	cluster.Apply(change(t, objects))
-	parts := map[string]float64{}
+	cluster.Apply(changeOf(t, objects))
+	shares := map[string]float64{}
 	for _, port := range (explain.Clients{}).Ports(cluster, explain.Query{Service: service}) {
 		choice := &port.Cluster
 		if port.Local != nil {
 			choice = port.Local
 		}
-		all := 0
+		totalSlots := 0
 		for _, slots := range choice.Slots {
-			all += slots
+			totalSlots += slots
 		}
 		for endpoint, slots := range choice.Slots {
-			parts[fmt.Sprint(port.Number, " ", endpoint)] = float64(slots) / float64(all)
+			shares[fmt.Sprint(port.Number, " ", endpoint)] = float64(slots) / float64(totalSlots)
 		}
 	}
-	return parts
+	return shares
 }
 
 // TestEverySuggestionIsProven: explain agrees about which endpoints are used, and after each suggestion the endpoint is
@@ -44,8 +44,8 @@ func slotsOn(t *testing.T, c Cluster, node string, service model.ObjectName) map
 func TestEverySuggestionIsProven(t *testing.T) {
 	suggested, combined := 0, 0
 	for seed := range uint64(400) {
-		c := newGenerator(seed)
-		objects := c.cluster()
+		generator := newGenerator(seed)
+		objects := generator.cluster()
 		cluster := NewCluster(objects, convert.View{})
 		for _, service := range objects.Services {
 			name := nameOf(service)
@@ -55,19 +55,19 @@ func TestEverySuggestionIsProven(t *testing.T) {
 					if err != nil {
 						continue // no endpoint there, or no decision
 					}
-					used := slotsOn(t, cluster, node.Name, name)
-					for _, why := range explanations {
-						key := fmt.Sprint(why.Number, " ", why.Endpoint)
-						if (why.Share > 0) != (used[key] > 0) {
-							t.Fatalf("seed %d: %+v, explain: %v", seed, why, used)
+					used := slotSharesOn(t, cluster, node.Name, name)
+					for _, explanation := range explanations {
+						key := fmt.Sprint(explanation.Number, " ", explanation.Endpoint)
+						if (explanation.Share > 0) != (used[key] > 0) {
+							t.Fatalf("seed %d: %+v, explain: %v", seed, explanation, used)
 						}
-						if service.Annotations["vicinity.dev/max-load"] == "" && math.Abs(why.Share-used[key]) > 1e-9 {
-							t.Fatalf("seed %d: share %v, explain: %v", seed, why.Share, used[key])
+						if service.Annotations["vicinity.dev/max-load"] == "" && math.Abs(explanation.Share-used[key]) > 1e-9 {
+							t.Fatalf("seed %d: share %v, explain: %v", seed, explanation.Share, used[key])
 						}
-						if why.Share == 0 && len(why.Suggestions) == 0 && why.Reason != "ShareBelowOneSlot" {
-							t.Errorf("seed %d: no suggestion: %+v", seed, why)
+						if explanation.Share == 0 && len(explanation.Suggestions) == 0 && explanation.Reason != "ShareBelowOneSlot" {
+							t.Errorf("seed %d: no suggestion: %+v", seed, explanation)
 						}
-						for _, suggestion := range why.Suggestions {
+						for _, suggestion := range explanation.Suggestions {
 							suggested++
 							if len(suggestion.Changes) > 1 {
 								combined++
@@ -80,8 +80,8 @@ func TestEverySuggestionIsProven(t *testing.T) {
 							if err != nil {
 								t.Fatal(err)
 							}
-							if then := slotsOn(t, after, node.Name, name); then[key] == 0 {
-								t.Fatalf("seed %d: %+v, but after the changes explain has %v", seed, why, then)
+							if sharesAfter := slotSharesOn(t, after, node.Name, name); sharesAfter[key] == 0 {
+								t.Fatalf("seed %d: %+v, but after the changes explain has %v", seed, explanation, sharesAfter)
 							}
 						}
 					}

@@ -27,7 +27,7 @@ type Program struct {
 	// Name is for messages, ID for metrics.
 	Name, ID string
 	// Table is the name of its table, in each family, and Base that of its NAT chain at prerouting.
-	Table, Base string
+	Table, BaseChain string
 	// SignatureChain is a chain that no other program has. It may be Base.
 	SignatureChain string
 	// Remedy is what an administrator should do.
@@ -45,11 +45,11 @@ const removeKubeProxy = "stop kube-proxy (kubectl -n kube-system delete daemonse
 var Programs = []Program{
 	{
 		Name: "kube-proxy in nftables mode", ID: "kube-proxy-nftables",
-		Table: "kube-proxy", Base: "nat-prerouting", SignatureChain: "nat-prerouting", Remedy: removeKubeProxy,
+		Table: "kube-proxy", BaseChain: "nat-prerouting", SignatureChain: "nat-prerouting", Remedy: removeKubeProxy,
 	},
 	{
 		Name: "kube-proxy in iptables mode", ID: "kube-proxy-iptables",
-		Table: "nat", Base: "PREROUTING", SignatureChain: "KUBE-NODEPORTS", Remedy: removeKubeProxy,
+		Table: "nat", BaseChain: "PREROUTING", SignatureChain: "KUBE-NODEPORTS", Remedy: removeKubeProxy,
 	},
 }
 
@@ -129,8 +129,8 @@ func (o *Observed) translates() bool {
 }
 
 // precedesUs reports whether a program that translates is known to precede us.
-func (t *Tables) precedesUs(program int) bool {
-	observed := &t.Observed[program]
+func (t *Tables) precedesUs(index int) bool {
+	observed := &t.Observed[index]
 	return t.OwnHandle != 0 && (observed.Base.Priority < ruleset.PriorityDNAT || observed.Handle > t.OwnHandle)
 }
 

@@ -60,7 +60,7 @@ type Conn struct {
 	socket       *netlink.Conn // for all but dumps, each of which has its own
 	reader       *reader       // of socket
 
-	conditionalDelete conditionalDelete
+	conditionalDelete conditionalDeleteSupport
 }
 
 // replyTimeout is how long a reply may take before it counts as lost: the kernel replies before the sending call
@@ -133,29 +133,29 @@ func (c *Conn) request(kind int, family Families, attributes []byte, each func(m
 	if _, err := c.socket.Send(message(kind, netlink.Acknowledge, family, attributes)); err != nil {
 		return err
 	}
-	var unreadable error
+	var eachErr error
 	for {
 		isOver, err := c.reader.read(func(message []byte) (bool, error) {
-			unreadable = errors.Join(unreadable, each(message))
+			eachErr = errors.Join(eachErr, each(message))
 			return true, nil // the acknowledgement is still to come
 		})
 		if isOver {
-			return errors.Join(err, unreadable)
+			return errors.Join(err, eachErr)
 		}
 	}
 }
 
 // Get implements Table.
-func (c *Conn) Get(e *Entry) (now Entry, isThere bool, err error) {
+func (c *Conn) Get(e *Entry) (current Entry, exists bool, err error) {
 	key, err := e.key()
 	if err != nil {
 		return Entry{}, false, fmt.Errorf("encode key of entry %s: %w", e, err)
 	}
-	err = c.request(nl.IPCTNL_MSG_CT_GET, Only(e.Family()), key, now.parse)
+	err = c.request(nl.IPCTNL_MSG_CT_GET, Only(e.Family()), key, current.parse)
 	if errors.Is(err, unix.ENOENT) {
 		return Entry{}, false, nil
 	}
-	return now, err == nil && now.ID == e.ID && now.Original == e.Original, err
+	return current, err == nil && current.ID == e.ID && current.Original == e.Original, err
 }
 
 // Delete implements Table.
@@ -218,7 +218,7 @@ func (f *Filter) subfilters() (subfilters []subfilter) {
 
 // dump reads the entries that one subfilter covers.
 func (c *Conn) dump(ctx context.Context, filter *Filter, sub subfilter, each func(*Entry) bool) error {
-	attributes, err := filter.request(sub.replySrc)
+	attributes, err := filter.encode(sub.replySrc)
 	if err != nil {
 		return fmt.Errorf("request conntrack entries: %w", err)
 	}

@@ -97,8 +97,8 @@ func (e *Entry) ReplySrc() netip.AddrPort { return e.Reply.Source }
 
 // HasLabel reports whether a rule has set a label. The kernel stores labels as words in host byte order.
 func (e *Entry) HasLabel(bit uint8) bool {
-	word := int(bit) / 64 * 8
-	return bit < 128 && binary.NativeEndian.Uint64(e.Labels[word:])&(1<<(bit%64)) != 0
+	offset := int(bit) / 64 * 8
+	return bit < 128 && binary.NativeEndian.Uint64(e.Labels[offset:])&(1<<(bit%64)) != 0
 }
 
 // String describes an entry, for errors and logs.
@@ -106,13 +106,13 @@ func (e *Entry) String() string {
 	return fmt.Sprintf("%s from %s to %s, replies from %s", e.Protocol, e.OrigSrc().Addr(), e.OrigDst(), e.ReplySrc())
 }
 
-var errUnreadable = errors.New("malformed conntrack message from the kernel")
+var errMalformed = errors.New("malformed conntrack message from the kernel")
 
 // parse reads what follows the netlink header of a message: a struct nfgenmsg, then attributes (enum ctattr_type of
 // linux/netfilter/nfnetlink_conntrack.h). It allocates nothing.
 func (e *Entry) parse(message []byte) error {
 	if len(message) < nl.SizeofNfgenmsg {
-		return errUnreadable
+		return errMalformed
 	}
 	*e = Entry{}
 	var original, reply parsedTuple
@@ -139,7 +139,7 @@ func (e *Entry) parse(message []byte) error {
 		}
 	}
 	if !original.isComplete() || !reply.isComplete() {
-		return errUnreadable
+		return errMalformed
 	}
 	switch {
 	case original.zone != 0:

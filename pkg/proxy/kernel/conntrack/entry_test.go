@@ -76,7 +76,7 @@ func TestATruncatedMessageIsAnError(t *testing.T) {
 	var e Entry
 	complete := 4 + 2*0x34 // up to the end of the tuples
 	for size := range complete {
-		if err := e.parse(udpMessage[:size]); !errors.Is(err, errUnreadable) {
+		if err := e.parse(udpMessage[:size]); !errors.Is(err, errMalformed) {
 			t.Errorf("the first %d bytes were read as %s, %v; want an error", size, &e, err)
 		}
 	}
@@ -95,8 +95,8 @@ func FuzzNoMessageIsReadBeyondItsEnd(f *testing.F) {
 		if err == nil && (!e.OrigSrc().IsValid() || !e.OrigDst().IsValid() || !e.ReplySrc().IsValid()) {
 			t.Errorf("%x was read as %s", message, &e)
 		}
-		if _, failed := e.key(); err == nil && failed != nil {
-			t.Errorf("%x has no key: %v", message, failed)
+		if _, keyErr := e.key(); err == nil && keyErr != nil {
+			t.Errorf("%x has no key: %v", message, keyErr)
 		}
 		_, _ = eachMessage(slices.Clip(message), func([]byte) (bool, error) { return true, nil })
 	})

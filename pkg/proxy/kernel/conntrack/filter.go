@@ -76,10 +76,10 @@ func containsAll(list, addrs []netip.Addr) bool {
 	return !slices.ContainsFunc(addrs, func(addr netip.Addr) bool { return !slices.Contains(list, addr) })
 }
 
-// request returns the attributes that make the kernel filter the dump, which is faster than copying all entries. The
+// encode returns the attributes that make the kernel filter the dump, which is faster than copying all entries. The
 // filter is for one family, or has neither protocol nor reply source: the kernel compares only tuples of one family. A
 // kernel ignores attributes that it does not support. No entry matches a status with a bit that the mask lacks.
-func (f *Filter) request(replySrc netip.Addr) ([]byte, error) {
+func (f *Filter) encode(replySrc netip.Addr) ([]byte, error) {
 	attributes := netlink.NewAttributeEncoder()
 	attributes.ByteOrder = binary.BigEndian
 	if f.Mask != 0 {

@@ -64,7 +64,7 @@ func eachMessage(datagram []byte, each func(message []byte) (more bool, err erro
 	for len(datagram) >= unix.SizeofNlMsghdr {
 		size := int(binary.NativeEndian.Uint32(datagram))
 		if size < unix.SizeofNlMsghdr || size > len(datagram) {
-			return true, errUnreadable
+			return true, errMalformed
 		}
 		kind, flags := binary.NativeEndian.Uint16(datagram[4:]), binary.NativeEndian.Uint16(datagram[6:])
 		body := datagram[unix.SizeofNlMsghdr:size]

@@ -34,8 +34,8 @@ type DumpScheduler struct {
 	onDump  func(DumpStats)
 	cpuTime func() time.Duration // the CPU time of this thread
 	// token is held by the user that dumps, or waits for the cooldown, on behalf of all waiting users.
-	token chan struct{}
-	next  time.Time // earliest start of the next dump; guarded by token
+	token    chan struct{}
+	nextDump time.Time // earliest start of the next dump; guarded by token
 
 	mutex   sync.Mutex
 	waiting []*waiter
@@ -86,16 +86,16 @@ type Result struct {
 // starts, because queries may depend on what changes during the wait. If ctx ends before that, the error is that of
 // ctx, and nothing was queried.
 func (s *DumpScheduler) Query(ctx context.Context, queries func() []Query) ([]Result, error) {
-	u := &waiter{ctx, queries, make(chan []Result, 1)}
+	w := &waiter{ctx, queries, make(chan []Result, 1)}
 	s.mutex.Lock()
-	s.waiting = append(s.waiting, u)
+	s.waiting = append(s.waiting, w)
 	s.mutex.Unlock()
 	select {
-	case results := <-u.results:
+	case results := <-w.results:
 		return results, nil
 	case <-ctx.Done():
 	case <-s.token:
-		if !s.isStarted(u) {
+		if !s.isStarted(w) {
 			s.waitCooldown(ctx)
 			if ctx.Err() == nil {
 				s.dump(context.WithoutCancel(ctx))
@@ -103,15 +103,15 @@ func (s *DumpScheduler) Query(ctx context.Context, queries func() []Query) ([]Re
 		}
 		s.token <- struct{}{}
 	}
-	if s.cancel(u) {
+	if s.cancel(w) {
 		return nil, ctx.Err()
 	}
-	return <-u.results, nil // a dump has started, and may still call Each
+	return <-w.results, nil // a dump has started, and may still call Each
 }
 
 // waitCooldown waits until the next dump is due. The caller holds the token.
 func (s *DumpScheduler) waitCooldown(ctx context.Context) {
-	due := time.NewTimer(time.Until(s.next))
+	due := time.NewTimer(time.Until(s.nextDump))
 	defer due.Stop()
 	select {
 	case <-due.C:
@@ -120,17 +120,17 @@ func (s *DumpScheduler) waitCooldown(ctx context.Context) {
 }
 
 // isStarted reports whether a dump for a user has started.
-func (s *DumpScheduler) isStarted(u *waiter) bool {
+func (s *DumpScheduler) isStarted(w *waiter) bool {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	return !slices.Contains(s.waiting, u)
+	return !slices.Contains(s.waiting, w)
 }
 
 // cancel removes a user from those that wait. It reports false if a dump for it has started.
-func (s *DumpScheduler) cancel(u *waiter) bool {
+func (s *DumpScheduler) cancel(w *waiter) bool {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	i := slices.Index(s.waiting, u)
+	i := slices.Index(s.waiting, w)
 	if i < 0 {
 		return false
 	}
@@ -152,16 +152,16 @@ func (s *DumpScheduler) dump(ctx context.Context) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	s.mutex.Lock()
-	users := s.waiting
+	waiters := s.waiting
 	s.waiting = nil
 	s.mutex.Unlock()
-	requests := make([][]*request, len(users))
-	for i, u := range users {
-		for _, query := range u.queries() {
-			requests[i] = append(requests[i], &request{Query: query, ctx: u.ctx})
+	requests := make([][]*request, len(waiters))
+	for i, w := range waiters {
+		for _, query := range w.queries() {
+			requests[i] = append(requests[i], &request{Query: query, ctx: w.ctx})
 		}
 	}
-	began, spent := time.Now(), s.cpuTime()
+	began, cpuBefore := time.Now(), s.cpuTime()
 	var stats DumpStats
 	groups := groupByFilter(slices.Concat(requests...))
 	for _, group := range groups {
@@ -177,16 +177,16 @@ func (s *DumpScheduler) dump(ctx context.Context) {
 		}
 	}
 	stats.Took = time.Since(began)
-	s.next = time.Now().Add(min(cooldownFactor*(s.cpuTime()-spent), maxCooldown))
+	s.nextDump = time.Now().Add(min(cooldownFactor*(s.cpuTime()-cpuBefore), maxCooldown))
 	if s.onDump != nil && len(groups) > 0 {
 		s.onDump(stats)
 	}
-	for i, u := range users {
+	for i, w := range waiters {
 		results := make([]Result, len(requests[i]))
 		for k, r := range requests[i] {
 			results[k] = r.result
 		}
-		u.results <- results
+		w.results <- results
 	}
 }
 
@@ -209,7 +209,7 @@ func groupByFilter(requests []*request) []group {
 	var groups []group
 	for _, r := range requests {
 		joined := group{r.Filter, []*request{r}}
-		var others []group
+		var rest []group
 		for _, g := range groups {
 			switch {
 			case g.filter.covers(&joined.filter):
@@ -217,10 +217,10 @@ func groupByFilter(requests []*request) []group {
 			case joined.filter.covers(&g.filter):
 				joined.requests = append(g.requests, joined.requests...)
 			default:
-				others = append(others, g)
+				rest = append(rest, g)
 			}
 		}
-		groups = append(others, joined)
+		groups = append(rest, joined)
 	}
 	return groups
 }

@@ -43,7 +43,7 @@ const confirmed Status = 1 << 3
 
 // conditionalDeleteSupport records whether the kernel can test the status of entries as it deletes them. It is probed
 // once.
-type conditionalDelete struct {
+type conditionalDeleteSupport struct {
 	sync.Mutex
 	isProbed, isSupported bool
 }
@@ -71,11 +71,11 @@ func (c *Conn) DeleteUnreplied(entries []*Entry) (deleted []*Entry, err error) {
 			return deleted, fmt.Errorf("delete unreplied entries: %w", err)
 		}
 		for _, e := range entriesOfKey {
-			_, isThere, err := c.Get(e) // entries that had a reply in the meantime still exist
+			_, exists, err := c.Get(e) // entries that had a reply in the meantime still exist
 			if err != nil {
 				return deleted, fmt.Errorf("reread entry %s: %w", e, err)
 			}
-			if !isThere {
+			if !exists {
 				deleted = append(deleted, e)
 			}
 		}
@@ -125,7 +125,7 @@ func (c *Conn) markAssured(e *Entry) (bool, error) {
 // flush deletes the entries of a family and protocol that have a given status.
 func (c *Conn) flush(key familyProtocol, status, mask Status) error {
 	filter := Filter{Protocol: key.protocol, Status: status, Mask: mask}
-	encoded, err := filter.request(netip.Addr{})
+	encoded, err := filter.encode(netip.Addr{})
 	if err != nil {
 		return err
 	}

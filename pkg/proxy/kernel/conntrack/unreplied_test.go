@@ -83,9 +83,9 @@ func TestAnEntryIsReadAgain(t *testing.T) {
 			c := connection(protocol, family, 1)
 			k.table.Insert(c)
 			before := k.list(conntrack.Filter{})[0]
-			now, exists, err := k.conn.Get(&before)
-			if !exists || err != nil || now.ID != before.ID || now.Original != before.Original || now.Status != before.Status {
-				t.Errorf("%s: read %+v, %t, %v; want %+v", &before, now, exists, err, before)
+			current, exists, err := k.conn.Get(&before)
+			if !exists || err != nil || current.ID != before.ID || current.Original != before.Original || current.Status != before.Status {
+				t.Errorf("%s: read %+v, %t, %v; want %+v", &before, current, exists, err, before)
 			}
 			if deleted, err := k.conn.Delete(&before); !deleted || err != nil {
 				t.Fatalf("%s: %t, %v", &before, deleted, err)

@@ -17,16 +17,16 @@ import (
 )
 
 // flakySubscriber subscribes unless the test has queued a failure, and passes each subscription to the test.
-type flaky struct {
+type flakySubscriber struct {
 	failures      chan error
 	subscriptions chan *subscription
 }
 
-func newFlaky() flaky {
-	return flaky{failures: make(chan error, 10), subscriptions: make(chan *subscription, 10)}
+func newFlakySubscriber() flakySubscriber {
+	return flakySubscriber{failures: make(chan error, 10), subscriptions: make(chan *subscription, 10)}
 }
 
-func (f flaky) subscribe() (*subscription, error) {
+func (f flakySubscriber) subscribe() (*subscription, error) {
 	select {
 	case err := <-f.failures:
 		return nil, err
@@ -38,7 +38,7 @@ func (f flaky) subscribe() (*subscription, error) {
 }
 
 func TestAFailedSubscriptionIsReplacedWithoutMissingChanges(t *testing.T) {
-	n, f := newNetwork(t), newFlaky()
+	n, f := newNetwork(t), newFlakySubscriber()
 	w := n.run(&monitor{subscribe: f.subscribe})
 	w.next(loopback())
 
@@ -96,13 +96,13 @@ func TestAFailedStartIsAnError(t *testing.T) {
 }
 
 func TestWatchReleasesEverythingWhenItsContextEnds(t *testing.T) {
-	for name, prepare := range map[string]func(n network, w watched, f flaky){
-		"while it waits":             func(network, watched, flaky) {},
-		"while addresses change":     func(n network, _ watched, _ flaky) { n.addMany() },
-		"while it waits for a retry": func(_ network, _ watched, f flaky) { breakPermanently(f) },
+	for name, prepare := range map[string]func(n network, w watched, f flakySubscriber){
+		"while it waits":             func(network, watched, flakySubscriber) {},
+		"while addresses change":     func(n network, _ watched, _ flakySubscriber) { n.addMany() },
+		"while it waits for a retry": func(_ network, _ watched, f flakySubscriber) { breakPermanently(f) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			n, f := newNetwork(t), newFlaky()
+			n, f := newNetwork(t), newFlakySubscriber()
 			before := openFiles(t)
 			w := n.run(&monitor{subscribe: f.subscribe})
 			w.next(loopback())
@@ -119,7 +119,7 @@ func TestWatchReleasesEverythingWhenItsContextEnds(t *testing.T) {
 }
 
 // breakPermanently closes the socket of a watch, and lets every later subscription of this test fail.
-func breakPermanently(f flaky) {
+func breakPermanently(f flakySubscriber) {
 	for range cap(f.failures) {
 		f.failures <- unix.EMFILE
 	}

@@ -65,7 +65,7 @@ func openHandle() (*netlink.Handle, error) {
 }
 
 // startReading starts a goroutine that reads the notifications.
-func (s *subscription) recvLoop() { s.reading.Go(s.read) }
+func (s *subscription) startReading() { s.reading.Go(s.read) }
 
 // read signals that there were notifications, until the socket is closed or fails.
 //

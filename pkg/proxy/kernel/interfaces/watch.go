@@ -86,7 +86,7 @@ func (m *monitor) runOnce(ctx context.Context) error {
 	if err := m.relist(s); err != nil {
 		return err
 	}
-	s.recvLoop()
+	s.startReading()
 	relistTimer := time.After(relistInterval)
 	for {
 		select {

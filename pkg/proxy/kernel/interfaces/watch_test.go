@@ -201,7 +201,7 @@ func TestAnOverflowLosesNoAddressAndIsLoggedOnce(t *testing.T) {
 }
 
 func TestChangesAfterTheirNotificationAreFound(t *testing.T) {
-	n, f, lists := newNetwork(t), newFlaky(), make(chan struct{}, 100)
+	n, f, lists := newNetwork(t), newFlakySubscriber(), make(chan struct{}, 100)
 	w := n.run(&monitor{
 		subscribe: f.subscribe,
 		list: func(handle *netlink.Handle) ([]netip.Addr, error) {

@@ -72,15 +72,15 @@ func TestKernelRegistersOfAffinityDoNotOverlap(t *testing.T) {
 			forms = append(forms, form{rule: ruleset.Rule{statement}})
 		}
 		namespace := netns.New(t)
-		commit(t, dial(t, namespace, Options{}), inChains(family, forms))
+		commit(t, dial(t, namespace, Options{}), formsBatch(family, forms))
 		found := dynset.FindAllStringSubmatch(namespace.NFT("--debug=netlink", "list", "ruleset"), -1)
 		if len(found) != len(forms) {
 			t.Fatalf("%d statements change the map in %s, want %d", len(found), family, len(forms))
 		}
-		for _, one := range found {
-			key, value := smallRegister(t, one[1]), smallRegister(t, one[2])
+		for _, match := range found {
+			key, value := smallRegister(t, match[1]), smallRegister(t, match[2])
 			if end := key + registers(tupleSize(family, affinity.Key)); value < end {
-				t.Errorf("in %s the kernel has %q: the key ends before register %d, and the value is in %d", family, one[0], end, value)
+				t.Errorf("in %s the kernel has %q: the key ends before register %d, and the value is in %d", family, match[0], end, value)
 			}
 		}
 	}
@@ -115,7 +115,7 @@ func TestAffinityToAnAbsentEndpointIsDeleted(t *testing.T) {
 			commit(t, c, remember.Batch)
 
 			connect(t, namespace, family)
-			if diff := cmp.Diff([]ruleset.Element{affinityElement(family)}, elementsOf(t, c, family, affinity), comparable); diff != "" {
+			if diff := cmp.Diff([]ruleset.Element{affinityElement(family)}, elementsOf(t, c, family, affinity), comparableElements); diff != "" {
 				t.Errorf("the clients after a connection (-want +got):\n%s", diff)
 			}
 
@@ -146,14 +146,14 @@ func TestAffinityIsPerPortAndClient(t *testing.T) {
 		serve(t, namespace, family)
 		c := dial(t, namespace, Options{})
 		commit(t, c, everythingWithAffinity(family, time.Hour))
-		own, otherPort, otherClient := affinityElement(family), affinityElement(family), affinityElement(family)
+		element, otherPort, otherClient := affinityElement(family), affinityElement(family), affinityElement(family)
 		otherPort.Key.Number, otherPort.Value.Number = stickyPort+0x100, stickyEndpoint+0x100
 		otherClient.Key.Addr = otherClient.Key.Addr.Next()
 		commit(t, c, new(operations).elements(ruleset.Add, family, affinity, otherPort, otherClient).Batch)
 		connect(t, namespace, family)
 		got := elementsOf(t, c, family, affinity)
 		inAnyOrder := cmpopts.SortSlices(func(a, b ruleset.Element) bool { return a.Key.Text(affinity.Key) < b.Key.Text(affinity.Key) })
-		if diff := cmp.Diff([]ruleset.Element{own, otherPort, otherClient}, got, comparable, inAnyOrder); diff != "" {
+		if diff := cmp.Diff([]ruleset.Element{element, otherPort, otherClient}, got, comparableElements, inAnyOrder); diff != "" {
 			t.Errorf("the clients in %s (-want +got):\n%s", family, diff)
 		}
 	}

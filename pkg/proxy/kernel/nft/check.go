@@ -68,7 +68,7 @@ func familiesOf(writer *socket) ([]model.Family, error) {
 
 // probeTable tests whether a table with these flags could be added.
 func probeTable(s *socket, family model.Family, flags uint32) error {
-	return try(s, func(e *encoder, table string) { e.addTable(number(family), table, flags) })
+	return try(s, func(e *encoder, table string) { e.addTable(nfproto(family), table, flags) })
 }
 
 // try tests whether some operations on a table that does not exist would succeed, and leaves nothing behind: a batch
@@ -82,12 +82,12 @@ func try(s *socket, write func(e *encoder, table string)) error {
 		return err
 	}
 	//nolint:forbidigo // no wait: the kernel has answered when send returns
-	outcome, err := s.outcome(context.Background(), 0, e.sequence-1)
+	failures, err := s.outcome(context.Background(), 0, e.sequence-1)
 	if err != nil {
 		return err
 	}
-	for _, failure := range outcome {
-		return failure.errno
+	for _, f := range failures {
+		return f.errno
 	}
 	return nil
 }

@@ -46,11 +46,11 @@ func (c *Conn) deleteTables(ctx context.Context) ([]model.Family, error) {
 			batch.Ops = append(batch.Ops, ruleset.Op{Verb: ruleset.Delete, Family: family, Object: ruleset.TableObject{}})
 		}
 		for _, name := range ruleset.DemandTableNames {
-			counts, err := c.HasDemandTable(ctx, family, name)
+			exists, err := c.HasDemandTable(ctx, family, name)
 			if err != nil {
 				return nil, err
 			}
-			if counts {
+			if exists {
 				isPresent = true
 				batch.Ops = append(batch.Ops, ruleset.DeleteDemandTable(family, name).Ops...)
 			}

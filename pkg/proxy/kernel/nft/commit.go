@@ -115,34 +115,34 @@ func (c *Conn) exchange(ctx context.Context, encoded *Encoded) error {
 func (c *Conn) rejection(ctx context.Context, encoded *Encoded, failures []failure) error {
 	rejected := &ruleset.RejectedError{Rejections: make([]ruleset.Rejection, len(failures))}
 	elements := encoded.elementsOf(failures)
-	for i, failure := range failures {
-		number, position, ok := encoded.operationOf(failure.sequence)
+	for i, f := range failures {
+		opIndex, position, ok := encoded.operationOf(f.sequence)
 		if !ok {
-			rejected.Rejections[i].Err = explain("commit batch", failure)
+			rejected.Rejections[i].Err = explain("commit batch", f)
 			continue
 		}
-		op := encoded.ops[number]
-		if errors.Is(failure.errno, unix.EPERM) {
+		op := encoded.ops[opIndex]
+		if errors.Is(f.errno, unix.EPERM) {
 			if owned := c.ownedByOther(ctx, op.Family); owned != nil {
 				return owned
 			}
 		}
 		rejected.Rejections[i] = ruleset.Rejection{
-			Op: op, Element: elements[i], Err: explain(describePart(op, position, elements[i]), failure),
+			Op: op, Element: elements[i], Err: explain(describeMessage(op, position, elements[i]), f),
 		}
 	}
 	return rejected
 }
 
 // explain returns the error for a failure.
-func explain(operation string, failure failure) error {
+func explain(operation string, f failure) error {
 	switch {
-	case errors.Is(failure.errno, unix.EPERM):
-		return fmt.Errorf("%s: %w: %w", operation, errPrivilege, failure.errno)
-	case failure.text != "":
-		return fmt.Errorf("%s: %s: %w", operation, failure.text, failure.errno)
+	case errors.Is(f.errno, unix.EPERM):
+		return fmt.Errorf("%s: %w: %w", operation, errPrivilege, f.errno)
+	case f.text != "":
+		return fmt.Errorf("%s: %s: %w", operation, f.text, f.errno)
 	}
-	return fmt.Errorf("%s: %w", operation, failure.errno)
+	return fmt.Errorf("%s: %w", operation, f.errno)
 }
 
 // elementsOf returns the element of each failed message, if each element has a message of its own; nil for messages
@@ -153,21 +153,21 @@ func (e *Encoded) elementsOf(failures []failure) []*ruleset.Element {
 		return found
 	}
 	indexOf := make(map[uint32]int, len(failures))
-	for i, failure := range failures {
-		indexOf[failure.sequence] = i
+	for i, f := range failures {
+		indexOf[f.sequence] = i
 	}
-	lastNumber := -1
-	for _, failure := range failures {
-		number, _, ok := e.operationOf(failure.sequence)
-		if !ok || number == lastNumber {
+	lastOpIndex := -1
+	for _, f := range failures {
+		opIndex, _, ok := e.operationOf(f.sequence)
+		if !ok || opIndex == lastOpIndex {
 			continue
 		}
-		lastNumber = number
-		object, isElements := e.ops[number].Object.(ruleset.ElementsObject)
+		lastOpIndex = opIndex
+		object, isElements := e.ops[opIndex].Object.(ruleset.ElementsObject)
 		if !isElements {
 			continue
 		}
-		sequence := e.starts[number]
+		sequence := e.starts[opIndex]
 		for element := range object.Elements {
 			if i, failed := indexOf[sequence]; failed {
 				found[i] = new(element)

@@ -44,13 +44,13 @@ func TestBatchesOfEverySizeAreComplete(t *testing.T) {
 	commit(t, c, emptyMaps(model.IPv4, ruleset.Endpoints))
 	// An element has 44 bytes, a message takes 64,000. The nftables library (not used here) loses batches of 212,924 to
 	// 212,988 bytes, just below the default size of a socket's buffer: 4838 and 4839 elements.
-	for _, number := range []int{0, 1, 2, 1450, 1451, 1452, 1453, 1454, 1455, 4836, 4837, 4838, 4839, 4840, 4841} {
+	for _, count := range []int{0, 1, 2, 1450, 1451, 1452, 1453, 1454, 1455, 4836, 4837, 4838, 4839, 4840, 4841} {
 		var o operations
 		o.do(ruleset.Flush, model.IPv4, ruleset.SetObject{Set: ruleset.Endpoints}).
-			slots(ruleset.Add, number)
+			slots(ruleset.Add, count)
 		commit(t, c, o.Batch)
-		if got := len(elementsOf(t, c, model.IPv4, ruleset.Endpoints)); got != number {
-			t.Errorf("after a batch with %d elements the kernel has %d", number, got)
+		if got := len(elementsOf(t, c, model.IPv4, ruleset.Endpoints)); got != count {
+			t.Errorf("after a batch with %d elements the kernel has %d", count, got)
 		}
 	}
 }
@@ -58,23 +58,23 @@ func TestBatchesOfEverySizeAreComplete(t *testing.T) {
 func TestAHundredThousandElementsAreAddedInOneBatchAndDeletedInAnother(t *testing.T) {
 	namespace := netns.New(t)
 	c := dial(t, namespace, Options{})
-	const number = 100_000
+	const count = 100_000
 	batch := operations{emptyMaps(model.IPv4, ruleset.Endpoints)}
-	batch.slots(ruleset.Add, number)
+	batch.slots(ruleset.Add, count)
 	commit(t, c, batch.Batch)
 	want := map[ruleset.Element]bool{}
-	for element := range slots(number) {
+	for element := range slots(count) {
 		want[element] = true
 	}
 	for _, element := range elementsOf(t, c, model.IPv4, ruleset.Endpoints) {
 		delete(want, element)
 	}
 	if len(want) > 0 {
-		t.Errorf("%d of %d elements are missing or wrong", len(want), number)
+		t.Errorf("%d of %d elements are missing or wrong", len(want), count)
 	}
 
 	var remove operations
-	commit(t, c, remove.slots(ruleset.Delete, number).Batch)
+	commit(t, c, remove.slots(ruleset.Delete, count).Batch)
 	if got := elementsOf(t, c, model.IPv4, ruleset.Endpoints); len(got) != 0 {
 		t.Errorf("%d elements are left of those that were deleted", len(got))
 	}

@@ -30,11 +30,11 @@ func CountBytes() (err error) {
 
 // readBytes adds a rule that reads the bytes of a connection, with a table and a chain for it.
 func readBytes(e *encoder, name string) {
-	family := number(model.IPv4)
+	family := nfproto(model.IPv4)
 	e.tableName = name
 	e.addTable(family, name, 0)
 	e.addChain(family, ruleset.Chain{Name: name, Hook: ruleset.NoHook})
-	e.table(unix.NFT_MSG_NEWRULE, unix.NLM_F_CREATE|unix.NLM_F_APPEND, family)
+	e.beginNFT(unix.NFT_MSG_NEWRULE, unix.NLM_F_CREATE|unix.NLM_F_APPEND, family)
 	e.text(unix.NFTA_RULE_TABLE, name)
 	e.text(unix.NFTA_RULE_CHAIN, name)
 	list := e.nest(unix.NFTA_RULE_EXPRESSIONS)

@@ -16,11 +16,11 @@ import (
 func (e *encoder) counterOp(op ruleset.Op, name string) error {
 	switch op.Verb {
 	case ruleset.Add:
-		e.counter(unix.NFT_MSG_NEWOBJ, unix.NLM_F_CREATE, op.Family, name)
+		e.beginCounter(unix.NFT_MSG_NEWOBJ, unix.NLM_F_CREATE, op.Family, name)
 		e.endNest(e.nest(unix.NFTA_OBJ_DATA)) // required for a counter; may be empty for one that starts at zero
 		e.end()
 	case ruleset.Delete:
-		e.counter(unix.NFT_MSG_DELOBJ, 0, op.Family, name)
+		e.beginCounter(unix.NFT_MSG_DELOBJ, 0, op.Family, name)
 		e.end()
 	case ruleset.Flush:
 		return errNoSuchOperation
@@ -29,8 +29,8 @@ func (e *encoder) counterOp(op ruleset.Op, name string) error {
 }
 
 // beginCounter starts a message about a counter.
-func (m *messages) counter(kind, flags uint16, family model.Family, name string) {
-	m.table(kind, flags, number(family))
+func (m *messages) beginCounter(kind, flags uint16, family model.Family, name string) {
+	m.beginNFT(kind, flags, nfproto(family))
 	m.text(unix.NFTA_OBJ_TABLE, m.targetTable())
 	m.text(unix.NFTA_OBJ_NAME, name)
 	m.number(unix.NFTA_OBJ_TYPE, unix.NFT_OBJECT_COUNTER)
@@ -39,7 +39,7 @@ func (m *messages) counter(kind, flags uint16, family model.Family, name string)
 // Packets returns how many packets a counter in our table of a family has counted, and whether the counter exists.
 func (r *Reader) Packets(ctx context.Context, family model.Family, counter string) (n uint64, exists bool, err error) {
 	err = r.query(ctx, func(m *messages) {
-		m.counter(unix.NFT_MSG_GETOBJ, unix.NLM_F_ACK, family, counter)
+		m.beginCounter(unix.NFT_MSG_GETOBJ, unix.NLM_F_ACK, family, counter)
 		m.end()
 	}, func(m message) error {
 		_, body := m.family()

@@ -93,8 +93,8 @@ func TestConnectionsAreCountedAndChangesKeepTheCounts(t *testing.T) {
 			var o operations
 			o.do(ruleset.Add, family, ruleset.ChainObject{Chain: labelling}).do(ruleset.Add, family, ruleset.RulesObject{Chain: labelling})
 			commit(t, c, o.Batch)
-			if has, err := c.HasDemandTable(t.Context(), family, ruleset.DemandTableName); has || err != nil {
-				t.Errorf("HasDemandTable = %v, %v; want false before the table is added", has, err)
+			if exists, err := c.HasDemandTable(t.Context(), family, ruleset.DemandTableName); exists || err != nil {
+				t.Errorf("HasDemandTable = %v, %v; want false before the table is added", exists, err)
 			}
 			err := c.DemandCounts(t.Context(), family, func(model.Frontend, uint64) {})
 			if !errors.Is(err, ErrNoTable) {
@@ -124,8 +124,8 @@ func TestConnectionsAreCountedAndChangesKeepTheCounts(t *testing.T) {
 
 			former := ruleset.DemandTableNames[1]
 			namespace.NFT("add", "table", ruleset.Keyword(family), former)
-			if has, err := c.HasDemandTable(t.Context(), family, former); !has || err != nil {
-				t.Errorf("HasDemandTable = %v, %v; want true for the table of an earlier version", has, err)
+			if exists, err := c.HasDemandTable(t.Context(), family, former); !exists || err != nil {
+				t.Errorf("HasDemandTable = %v, %v; want true for the table of an earlier version", exists, err)
 			}
 			var deleted []model.Family
 			if err := c.Close(); err != nil {

@@ -32,7 +32,7 @@ func describe(op ruleset.Op) string {
 }
 
 // describeMessage returns what one message of an operation does: to which rule or, if known, to which element.
-func describePart(op ruleset.Op, position int, element *ruleset.Element) string {
+func describeMessage(op ruleset.Op, position int, element *ruleset.Element) string {
 	text := describe(op)
 	switch object := op.Object.(type) {
 	case ruleset.RulesObject:

@@ -21,7 +21,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
-var comparable = cmpopts.EquateComparable(ruleset.Element{}, ruleset.Tuple{})
+var comparableElements = cmpopts.EquateComparable(ruleset.Element{}, ruleset.Tuple{})
 
 func TestElementsAreReadBackAsTheyWereWritten(t *testing.T) {
 	shapes := []filled{
@@ -46,7 +46,7 @@ func TestElementsAreReadBackAsTheyWereWritten(t *testing.T) {
 					filled.elements[i].Comment = "" // for display, and not read back
 				}
 				sorted := func(a, b ruleset.Element) bool { return a.Key.Number < b.Key.Number }
-				if diff := cmp.Diff(filled.elements, got, comparable, cmpopts.SortSlices(sorted)); diff != "" {
+				if diff := cmp.Diff(filled.elements, got, comparableElements, cmpopts.SortSlices(sorted)); diff != "" {
 					t.Errorf("%s reads back differently (-want +got):\n%s", filled.set.Name, diff)
 				}
 			}
@@ -96,7 +96,7 @@ func TestReplacingAnElementInOneBatch(t *testing.T) {
 				commit(t, c, emptyMaps(model.IPv4, set))
 				commit(t, c, new(operations).elements(ruleset.Add, model.IPv4, set, test.before...).Batch)
 				commit(t, c, test.batch.Batch)
-				if diff := cmp.Diff(test.after, elementsOf(t, c, model.IPv4, set), comparable, cmpopts.EquateEmpty()); diff != "" {
+				if diff := cmp.Diff(test.after, elementsOf(t, c, model.IPv4, set), comparableElements, cmpopts.EquateEmpty()); diff != "" {
 					t.Errorf("(-want +got):\n%s", diff)
 				}
 			})
@@ -145,11 +145,11 @@ func TestObjectsAreFoundInABusyRuleset(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var others strings.Builder
-	for number := range 5000 {
-		fmt.Fprintf(&others, "add chain ip busy chain-%d\n", number)
+	var script strings.Builder
+	for i := range 5000 {
+		fmt.Fprintf(&script, "add chain ip busy chain-%d\n", i)
 	}
-	namespace.Load("add table ip busy\nadd table ip busy-too\n" + others.String())
+	namespace.Load("add table ip busy\nadd table ip busy-too\n" + script.String())
 	ctx, cancel := context.WithCancel(t.Context())
 	var busy sync.WaitGroup
 	busy.Go(func() {

@@ -90,7 +90,7 @@ func (e *encoder) operation(op ruleset.Op) error {
 }
 
 // operationOf returns the index of the operation to which a message belongs, and the message's position in it.
-func (e *Encoded) operationOf(sequence uint32) (number, position int, ok bool) {
+func (e *Encoded) operationOf(sequence uint32) (index, position int, ok bool) {
 	// The subtractions keep the order when the numbers wrap around.
 	offset := sequence - e.first
 	if offset == 0 || offset > e.last-e.first {

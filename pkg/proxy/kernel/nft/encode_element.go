@@ -26,13 +26,13 @@ const (
 // elementWriter appends elements of one set, in as many messages as they need.
 type elementWriter struct {
 	*encoder
-	kind, flags uint16
-	family      model.Family
-	set         *ruleset.Set
-	values      bool // whether elements carry their value; a deletion is by key
-	verdicts    bool
-	open        bool
-	list        int
+	kind, flags  uint16
+	family       model.Family
+	set          *ruleset.Set
+	hasValues    bool // whether elements carry their value; a deletion is by key
+	mapsVerdicts bool
+	isOpen       bool
+	list         int
 }
 
 func (e *encoder) elementsOp(op ruleset.Op, object ruleset.ElementsObject) error {
@@ -41,10 +41,10 @@ func (e *encoder) elementsOp(op ruleset.Op, object ruleset.ElementsObject) error
 			return err
 		}
 	}
-	w := elementWriter{encoder: e, family: op.Family, set: &object.Set, verdicts: object.Set.MapsVerdicts()}
+	w := elementWriter{encoder: e, family: op.Family, set: &object.Set, mapsVerdicts: object.Set.MapsVerdicts()}
 	switch op.Verb {
 	case ruleset.Add:
-		w.kind, w.flags, w.values = unix.NFT_MSG_NEWSETELEM, unix.NLM_F_CREATE, object.Set.IsMap()
+		w.kind, w.flags, w.hasValues = unix.NFT_MSG_NEWSETELEM, unix.NLM_F_CREATE, object.Set.IsMap()
 	case ruleset.Delete:
 		w.kind = unix.NFT_MSG_DELSETELEM
 	case ruleset.Flush:
@@ -60,17 +60,17 @@ func (e *encoder) elementsOp(op ruleset.Op, object ruleset.ElementsObject) error
 }
 
 func (w *elementWriter) add(element *ruleset.Element) error {
-	if w.open && (w.singly || w.size() > maxElementsMessage) {
+	if w.isOpen && (w.singly || w.size() > maxElementsMessage) {
 		w.close()
 	}
-	if !w.open {
+	if !w.isOpen {
 		w.begin()
 	}
 	start := w.nest(unix.NFTA_LIST_ELEM)
 	if err := w.tuple(unix.NFTA_SET_ELEM_KEY, w.set.Key, &element.Key); err != nil {
 		return err
 	}
-	if w.values {
+	if w.hasValues {
 		if err := w.value(element); err != nil {
 			return err
 		}
@@ -84,23 +84,23 @@ func (w *elementWriter) add(element *ruleset.Element) error {
 }
 
 func (w *elementWriter) begin() {
-	w.table(w.kind, w.flags, number(w.family))
+	w.beginNFT(w.kind, w.flags, nfproto(w.family))
 	w.text(unix.NFTA_SET_ELEM_LIST_TABLE, w.targetTable())
 	w.text(unix.NFTA_SET_ELEM_LIST_SET, w.set.Name)
 	w.list = w.nest(unix.NFTA_SET_ELEM_LIST_ELEMENTS)
-	w.open = true
+	w.isOpen = true
 }
 
 func (w *elementWriter) close() {
-	if w.open {
+	if w.isOpen {
 		w.endNest(w.list)
 		w.end()
-		w.open = false
+		w.isOpen = false
 	}
 }
 
 func (w *elementWriter) value(element *ruleset.Element) error {
-	if !w.verdicts {
+	if !w.mapsVerdicts {
 		return w.tuple(unix.NFTA_SET_ELEM_DATA, w.set.Value, &element.Value)
 	}
 	data := w.nest(unix.NFTA_SET_ELEM_DATA)
@@ -111,7 +111,7 @@ func (w *elementWriter) value(element *ruleset.Element) error {
 // comment writes the comment that nft lists after the key of an element.
 func (w *elementWriter) comment(text string) {
 	length := byte(len(text) + 1)
-	w.attribute(unix.NFTA_SET_ELEM_USERDATA, 2+int(length))
+	w.attributeHeader(unix.NFTA_SET_ELEM_USERDATA, 2+int(length))
 	w.b = append(w.b, byte(userdata.NFTNL_UDATA_SET_ELEM_COMMENT), length)
 	w.b = append(append(w.b, text...), 0)
 	w.align4()
@@ -120,7 +120,7 @@ func (w *elementWriter) comment(text string) {
 func (w *elementWriter) tuple(kind uint16, types []ruleset.Type, tuple *ruleset.Tuple) (err error) {
 	outer := w.nest(kind)
 	inner := len(w.b)
-	w.attribute(unix.NFTA_DATA_VALUE, 0)
+	w.attributeHeader(unix.NFTA_DATA_VALUE, 0)
 	if w.b, err = appendTuple(w.b, w.family, types, tuple); err != nil {
 		return err
 	}

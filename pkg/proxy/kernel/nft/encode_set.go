@@ -27,7 +27,7 @@ const (
 )
 
 func (e *encoder) setOp(op ruleset.Op, set ruleset.Set) error {
-	family := number(op.Family)
+	family := nfproto(op.Family)
 	switch op.Verb {
 	case ruleset.Add:
 		return e.addSet(op.Family, set)
@@ -40,12 +40,12 @@ func (e *encoder) setOp(op ruleset.Op, set ruleset.Set) error {
 }
 
 func (e *encoder) addSet(family model.Family, set ruleset.Set) error {
-	description, err := setUserdata(set)
+	data, err := setUserdata(set)
 	if err != nil {
 		return err
 	}
 	e.sets++
-	e.table(unix.NFT_MSG_NEWSET, unix.NLM_F_CREATE, number(family))
+	e.beginNFT(unix.NFT_MSG_NEWSET, unix.NLM_F_CREATE, nfproto(family))
 	e.text(unix.NFTA_SET_TABLE, e.targetTable())
 	e.text(unix.NFTA_SET_NAME, set.Name)
 	e.number(unix.NFTA_SET_FLAGS, setFlags(set))
@@ -55,7 +55,7 @@ func (e *encoder) addSet(family model.Family, set ruleset.Set) error {
 		e.setValue(family, set)
 	}
 	e.number(unix.NFTA_SET_ID, e.sets)
-	e.bytes(unix.NFTA_SET_USERDATA, description)
+	e.bytes(unix.NFTA_SET_USERDATA, data)
 	if set.Counts { // each element gets a counter like this one
 		counter := e.nest(setExpression)
 		e.text(unix.NFTA_EXPR_NAME, "counter")

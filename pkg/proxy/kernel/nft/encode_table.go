@@ -15,9 +15,9 @@ import (
 func (e *encoder) tableOp(op ruleset.Op) error {
 	switch op.Verb {
 	case ruleset.Add:
-		e.addTable(number(op.Family), e.targetTable(), desiredFlags(e.owned))
+		e.addTable(nfproto(op.Family), e.targetTable(), desiredFlags(e.owned))
 	case ruleset.Delete:
-		e.table(unix.NFT_MSG_DELTABLE, 0, number(op.Family))
+		e.beginNFT(unix.NFT_MSG_DELTABLE, 0, nfproto(op.Family))
 		e.text(unix.NFTA_TABLE_NAME, e.targetTable())
 		e.end()
 	case ruleset.Flush:
@@ -28,22 +28,22 @@ func (e *encoder) tableOp(op ruleset.Op) error {
 
 // objectByName appends a message that names an object in our table, and has nothing else. The attribute for the table
 // is the first one of every such message.
-func (m *messages) objectByName(kind uint16, family byte, object uint16, name string) {
-	m.table(kind, 0, family)
+func (m *messages) objectByName(kind uint16, family byte, nameAttribute uint16, name string) {
+	m.beginNFT(kind, 0, family)
 	m.text(unix.NFTA_CHAIN_TABLE, m.targetTable())
-	m.text(object, name)
+	m.text(nameAttribute, name)
 	m.end()
 }
 
 func (m *messages) addTable(family byte, name string, flags uint32) {
-	m.table(unix.NFT_MSG_NEWTABLE, unix.NLM_F_CREATE, family)
+	m.beginNFT(unix.NFT_MSG_NEWTABLE, unix.NLM_F_CREATE, family)
 	m.text(unix.NFTA_TABLE_NAME, name)
 	m.number(unix.NFTA_TABLE_FLAGS, flags)
 	m.end()
 }
 
 func (e *encoder) chainOp(op ruleset.Op, chain ruleset.Chain) error {
-	family := number(op.Family)
+	family := nfproto(op.Family)
 	switch op.Verb {
 	case ruleset.Add:
 		e.addChain(family, chain)
@@ -56,7 +56,7 @@ func (e *encoder) chainOp(op ruleset.Op, chain ruleset.Chain) error {
 }
 
 func (e *encoder) addChain(family byte, chain ruleset.Chain) {
-	e.table(unix.NFT_MSG_NEWCHAIN, unix.NLM_F_CREATE, family)
+	e.beginNFT(unix.NFT_MSG_NEWCHAIN, unix.NLM_F_CREATE, family)
 	e.text(unix.NFTA_CHAIN_TABLE, e.targetTable())
 	e.text(unix.NFTA_CHAIN_NAME, chain.Name)
 	if chain.Hook != ruleset.NoHook {
@@ -83,7 +83,7 @@ func (e *encoder) rulesOp(op ruleset.Op, chain ruleset.Chain) error {
 }
 
 func (e *encoder) addRule(family model.Family, chain string, rule ruleset.Rule) error {
-	e.table(unix.NFT_MSG_NEWRULE, unix.NLM_F_CREATE|unix.NLM_F_APPEND, number(family))
+	e.beginNFT(unix.NFT_MSG_NEWRULE, unix.NLM_F_CREATE|unix.NLM_F_APPEND, nfproto(family))
 	e.text(unix.NFTA_RULE_TABLE, e.targetTable())
 	e.text(unix.NFTA_RULE_CHAIN, chain)
 	list := e.nest(unix.NFTA_RULE_EXPRESSIONS)
@@ -103,7 +103,7 @@ func (m *messages) expressions(family model.Family, rule ruleset.Rule) error {
 			return err
 		}
 		for _, expression := range expressions {
-			encoded, err := expr.Marshal(number(family), expression)
+			encoded, err := expr.Marshal(nfproto(family), expression)
 			if err != nil {
 				return fmt.Errorf("%T: %w", statement, err)
 			}

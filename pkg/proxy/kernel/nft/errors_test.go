@@ -134,7 +134,7 @@ func TestTheFirstOfManyErrorsAreListed(t *testing.T) {
 }
 
 func TestInvalidOperationsAreRejectedBeforeTheyAreSent(t *testing.T) {
-	at4, at6 := addressesOf(model.IPv4), addressesOf(model.IPv6)
+	addrs4, addrs6 := addressesOf(model.IPv4), addressesOf(model.IPv6)
 	rule := func(statements ...ruleset.Statement) ruleset.Object {
 		return ruleset.RulesObject{Chain: ruleset.Chain{Name: "c", Rules: []ruleset.Rule{statements}}}
 	}
@@ -148,14 +148,14 @@ func TestInvalidOperationsAreRejectedBeforeTheyAreSent(t *testing.T) {
 		want   error
 	}{
 		"an address of the other family": {
-			ruleset.Add, elements(ruleset.ClusterIPs, ruleset.Element{Key: ruleset.Tuple{Addr: at4.service}}), errWrongFamily},
-		"a range of the other family": {ruleset.Add, elements(ruleset.Sources, rangeElement(at4.allowedRange)), errWrongFamily},
+			ruleset.Add, elements(ruleset.ClusterIPs, ruleset.Element{Key: ruleset.Tuple{Addr: addrs4.service}}), errWrongFamily},
+		"a range of the other family": {ruleset.Add, elements(ruleset.Sources, rangeElement(addrs4.allowedRange)), errWrongFamily},
 		"a range without addresses": {
-			ruleset.Add, elements(ruleset.Sources, ruleset.Element{Key: ruleset.Tuple{Addr: at6.service}}), errWrongFamily},
+			ruleset.Add, elements(ruleset.Sources, ruleset.Element{Key: ruleset.Tuple{Addr: addrs6.service}}), errWrongFamily},
 		"no address": {ruleset.Add, elements(ruleset.ClusterIPs, ruleset.Element{}), errWrongFamily},
 		"no verdict": {ruleset.Add, elements(ruleset.Dispatch, ruleset.Element{}), errNoVerdict},
 		"a prefix of the other family": {
-			ruleset.Add, rule(ruleset.InPrefix{Field: ruleset.OriginalSourceAddr, Prefix: at4.cluster}), errWrongFamily},
+			ruleset.Add, rule(ruleset.InPrefix{Field: ruleset.OriginalSourceAddr, Prefix: addrs4.cluster}), errWrongFamily},
 		"a rule without a verdict": {ruleset.Add, rule(ruleset.VerdictStatement{}), errNoVerdict},
 		"a key wider than the registers": {
 			ruleset.Add, rule(ruleset.InSet{Key: append(wideKey, ruleset.SourceAddr), Set: ruleset.ClusterIPs}), errTooManyRegisters},
@@ -165,7 +165,7 @@ func TestInvalidOperationsAreRejectedBeforeTheyAreSent(t *testing.T) {
 		"no object":                  {ruleset.Add, nil, errNoSuchOperation},
 	} {
 		t.Run(name, func(t *testing.T) {
-			good := ruleset.Element{Key: ruleset.Tuple{Addr: at6.service}}
+			good := ruleset.Element{Key: ruleset.Tuple{Addr: addrs6.service}}
 			batch := new(operations).elements(ruleset.Add, model.IPv6, ruleset.ClusterIPs, good).
 				do(test.verb, model.IPv6, test.object)
 			if _, err := encode(batch.Batch, false, 1, nil, false); !errors.Is(err, test.want) {

@@ -74,7 +74,7 @@ func TestConditionsAtEachHook(t *testing.T) {
 			for name, fact := range facts() {
 				recorded[name] = ruleset.Affinity(uint32(len(recorded)))
 				o.do(ruleset.Add, family, ruleset.SetObject{Set: recorded[name]})
-				chain := n.withRecorder(recorded[name], fact)
+				chain := n.recorderChain(recorded[name], fact)
 				o.do(ruleset.Add, family, ruleset.ChainObject{Chain: chain}).do(ruleset.Add, family, ruleset.RulesObject{Chain: chain})
 			}
 			c := dial(t, n.router, Options{})
@@ -109,7 +109,7 @@ const (
 
 // recorderChain returns a chain that records the source of packets that meet the condition, and their destination as a
 // number.
-func (n network) withRecorder(recorded ruleset.Set, fact fact) ruleset.Chain {
+func (n network) recorderChain(recorded ruleset.Set, fact fact) ruleset.Chain {
 	var rules []ruleset.Rule
 	for number, to := range map[uint32]netip.Addr{toServer: n.serverAddr, toRouter: n.routerAddr} {
 		rules = append(rules, ruleset.Rule{

@@ -10,7 +10,7 @@ import (
 )
 
 // nfproto returns the kernel's number of a family (NFPROTO_*).
-func number(family model.Family) byte {
+func nfproto(family model.Family) byte {
 	if family == model.IPv4 {
 		return unix.NFPROTO_IPV4
 	}

@@ -25,7 +25,7 @@ func TestEveryFormOfAStatementIsListedAsIntended(t *testing.T) {
 	for _, family := range model.Families {
 		t.Run(family.String(), func(t *testing.T) {
 			forms := slices.Concat(statementForms(), prefixForms(family), rangeForms(family))
-			batch := inChains(family, forms)
+			batch := formsBatch(family, forms)
 			namespace := netns.New(t)
 			commit(t, dial(t, namespace, Options{}), batch)
 			checkListed(t, namespace, batch, family)
@@ -45,7 +45,7 @@ func TestEveryFormOfAStatementIsListedAsIntended(t *testing.T) {
 }
 
 // formsBatch adds a table with every set, empty, a chain for each form, and the chain "target" that verdicts lead to.
-func inChains(family model.Family, forms []form) ruleset.Batch {
+func formsBatch(family model.Family, forms []form) ruleset.Batch {
 	o := operations{emptyMaps(family, append(slices.Clone(ruleset.StaticSets), affinity)...)}
 	o.do(ruleset.Add, family, ruleset.CounterObject{Name: "counted"})
 	var chains []ruleset.Chain

@@ -34,7 +34,7 @@ func listedJSON(t *testing.T, namespace *netns.Namespace) []map[string]map[strin
 	if err != nil {
 		t.Fatalf("nft -j list ruleset: %v: %s", err, complaints.String())
 	}
-	if got, want := complaints.String(), strings.Repeat(noJSONForMaps+"\n", updatesIn(t, listing.NFTables)); got != want {
+	if got, want := complaints.String(), strings.Repeat(noJSONForMaps+"\n", countMapUpdates(t, listing.NFTables)); got != want {
 		t.Errorf("nft -j complains\n%s\nwant\n%s", got, want)
 	}
 	return listing.NFTables
@@ -42,7 +42,7 @@ func listedJSON(t *testing.T, namespace *netns.Namespace) []map[string]map[strin
 
 // countMapUpdates counts the statements that update or delete an element of a map, and checks that all others are
 // objects.
-func updatesIn(t *testing.T, objects []map[string]map[string]any) int {
+func countMapUpdates(t *testing.T, objects []map[string]map[string]any) int {
 	t.Helper()
 	updates := 0
 	for _, object := range objects {

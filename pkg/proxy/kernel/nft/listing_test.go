@@ -44,7 +44,7 @@ func TestEverythingIsListedByNFTAsIntended(t *testing.T) {
 			if diff := cmp.Diff(goldenOf(t, family), namespace.NFT("-n", "list", "ruleset")); diff != "" {
 				t.Errorf("nft's listing (-want +got):\n%s", diff)
 			}
-			if got := updatesIn(t, listedJSON(t, namespace)); got != 2 {
+			if got := countMapUpdates(t, listedJSON(t, namespace)); got != 2 {
 				t.Errorf("nft -j lists %d rules that change a map, want 2", got)
 			}
 		})

@@ -42,7 +42,7 @@ func (m *messages) begin(kind, flags uint16, family byte, resource uint16) {
 }
 
 // beginNFT starts a message of nf_tables.
-func (m *messages) table(kind, flags uint16, family byte) {
+func (m *messages) beginNFT(kind, flags uint16, family byte) {
 	m.begin(unix.NFNL_SUBSYS_NFTABLES<<8|kind, flags, family, 0)
 }
 
@@ -60,7 +60,7 @@ func (m *messages) addFlags(flags uint16) {
 // size returns the size of the latest message so far.
 func (m *messages) size() int { return len(m.b) - m.start }
 
-func (m *messages) attribute(kind uint16, size int) {
+func (m *messages) attributeHeader(kind uint16, size int) {
 	m.b = binary.NativeEndian.AppendUint16(m.b, uint16(attributeSize+size))
 	m.b = binary.NativeEndian.AppendUint16(m.b, kind)
 }
@@ -72,13 +72,13 @@ func (m *messages) align4() {
 }
 
 func (m *messages) bytes(kind uint16, value []byte) {
-	m.attribute(kind, len(value))
+	m.attributeHeader(kind, len(value))
 	m.b = append(m.b, value...)
 	m.align4()
 }
 
 func (m *messages) text(kind uint16, value string) {
-	m.attribute(kind, len(value)+1)
+	m.attributeHeader(kind, len(value)+1)
 	m.b = append(m.b, value...)
 	m.b = append(m.b, 0)
 	m.align4()
@@ -86,14 +86,14 @@ func (m *messages) text(kind uint16, value string) {
 
 // number appends a number. nf_tables takes all numbers in network byte order.
 func (m *messages) number(kind uint16, value uint32) {
-	m.attribute(kind, 4)
+	m.attributeHeader(kind, 4)
 	m.b = binary.BigEndian.AppendUint32(m.b, value)
 }
 
 // nest opens an attribute that holds attributes, and returns what endNest needs to close it.
 func (m *messages) nest(kind uint16) int {
 	start := len(m.b)
-	m.attribute(unix.NLA_F_NESTED|kind, 0)
+	m.attributeHeader(unix.NLA_F_NESTED|kind, 0)
 	return start
 }
 

@@ -26,8 +26,8 @@ func (o *operations) elements(verb ruleset.Verb, family model.Family, set rulese
 }
 
 // slots adds or deletes the elements of an IPv4 load-balancing table.
-func (o *operations) slots(verb ruleset.Verb, number int) *operations {
-	return o.do(verb, model.IPv4, ruleset.ElementsObject{Set: ruleset.Endpoints, Elements: slots(number)})
+func (o *operations) slots(verb ruleset.Verb, count int) *operations {
+	return o.do(verb, model.IPv4, ruleset.ElementsObject{Set: ruleset.Endpoints, Elements: slots(count)})
 }
 
 // everything adds a table with every set, chain, rule and element.
@@ -61,10 +61,10 @@ func emptyMaps(family model.Family, sets ...ruleset.Set) ruleset.Batch {
 }
 
 // slots returns the elements of a load-balancing table.
-func slots(number int) iter.Seq[ruleset.Element] {
+func slots(count int) iter.Seq[ruleset.Element] {
 	addrs := addressesOf(model.IPv4)
 	return func(yield func(ruleset.Element) bool) {
-		for i := range number {
+		for i := range count {
 			key := ruleset.Tuple{Addr: addrs.service, Proto: model.TCP, Port: 80, Number: ruleset.ClusterSlot + uint32(i)}
 			if !yield(ruleset.Element{Key: key, Value: ruleset.Tuple{Addr: addrs.endpoint, Port: uint16(i)}}) {
 				return

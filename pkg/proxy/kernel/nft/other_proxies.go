@@ -58,7 +58,7 @@ func (r *Reader) observeProgram(ctx context.Context, family model.Family, progra
 		return competing.Observed{}, err
 	}
 	observed := competing.Observed{Handle: table.handle}
-	if observed.Base, err = r.chain(ctx, family, program.Table, program.Base); err != nil {
+	if observed.Base, err = r.chain(ctx, family, program.Table, program.BaseChain); err != nil {
 		return competing.Observed{}, err
 	}
 	observed.Signature, err = r.chain(ctx, family, program.Table, program.SignatureChain)
@@ -69,7 +69,7 @@ func (r *Reader) observeProgram(ctx context.Context, family model.Family, progra
 func (r *Reader) chain(ctx context.Context, family model.Family, table, name string) (competing.Chain, error) {
 	var chain competing.Chain
 	err := r.query(ctx, func(m *messages) {
-		m.table(unix.NFT_MSG_GETCHAIN, unix.NLM_F_ACK, number(family))
+		m.beginNFT(unix.NFT_MSG_GETCHAIN, unix.NLM_F_ACK, nfproto(family))
 		m.text(unix.NFTA_CHAIN_TABLE, table)
 		m.text(unix.NFTA_CHAIN_NAME, name)
 		m.end()

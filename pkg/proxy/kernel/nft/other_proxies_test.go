@@ -77,12 +77,12 @@ add chain ip nat DOCKER
 add rule ip nat PREROUTING fib daddr type local counter jump DOCKER
 add rule ip nat DOCKER tcp dport 8080 counter dnat to 172.17.0.2:80
 `
-	policies = iptablesBase + `
+	kubeRouter = iptablesBase + `
 add chain ip nat KUBE-ROUTER-SERVICES
 add rule ip nat PREROUTING counter jump KUBE-ROUTER-SERVICES
 `
-	// administrator forwards a port, in a chain that precedes ours.
-	administrator = `
+	// portForwarding forwards a port, in a chain that precedes ours.
+	portForwarding = `
 add table ip forwarding
 add chain ip forwarding nat-prerouting { type nat hook prerouting priority dstnat - 1; }
 add rule ip forwarding nat-prerouting tcp dport 8443 dnat to 10.244.0.9:443
@@ -134,8 +134,8 @@ func TestOtherProxiesAreDistinguishedFromOtherPrograms(t *testing.T) {
 		"portmap with iptables":          {portmapIPTables, ""},
 		"portmap with nftables":          {portmapNFTables, ""},
 		"docker":                         {docker, ""},
-		"kube-router":                    {policies, ""},
-		"an administrator's forwarding":  {administrator, ""},
+		"kube-router":                    {kubeRouter, ""},
+		"an administrator's forwarding":  {portForwarding, ""},
 		"Calico's pin for nftables mode": {calicoPin, ""},
 		"none":                           {"", ""},
 	} {
@@ -176,15 +176,15 @@ func TestOtherProxiesAreDistinguishedFromOtherPrograms(t *testing.T) {
 // Packets show which program translates: the one whose chains were added later. If those are in the older table, the
 // result does not report which program is first.
 func TestWhichProgramComesFirst(t *testing.T) {
-	const theirs, ours = "kube-proxy", "vicinity"
+	const kubeProxyTable, vicinityTable = "kube-proxy", "vicinity"
 	for name, test := range map[string]struct {
 		made  []string // owners of the tables, in order of creation; the second time only the chain is recreated
 		first string   // the program that translates
 		known bool
 	}{
-		"Vicinity's table is newer":                          {[]string{theirs, ours}, ours, false},
-		"kube-proxy's table is newer":                        {[]string{ours, theirs}, theirs, true},
-		"kube-proxy's chain is recreated in its older table": {[]string{theirs, ours, theirs}, theirs, false},
+		"Vicinity's table is newer":                          {[]string{kubeProxyTable, vicinityTable}, vicinityTable, false},
+		"kube-proxy's table is newer":                        {[]string{vicinityTable, kubeProxyTable}, kubeProxyTable, true},
+		"kube-proxy's chain is recreated in its older table": {[]string{kubeProxyTable, vicinityTable, kubeProxyTable}, kubeProxyTable, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNetwork(t, model.IPv4)
@@ -200,7 +200,7 @@ add chain ip TABLE nat-prerouting { type nat hook prerouting priority dstnat; }
 add rule ip TABLE nat-prerouting counter dnat to `+n.serverAddr.String()+"\n", "TABLE", table))
 			}
 			connectFrom(t, n.client, n.clientAddr, n.serverAddr)
-			for _, table := range []string{theirs, ours} {
+			for _, table := range []string{kubeProxyTable, vicinityTable} {
 				isUsed := !strings.Contains(n.router.NFT("list", "chain", "ip", table, "nat-prerouting"), "packets 0 ")
 				if isUsed != (table == test.first) {
 					t.Errorf("the chain of %s has seen the connection: %v", table, isUsed)

@@ -67,7 +67,7 @@ func (r *Reader) table(ctx context.Context, family model.Family) (tableState, er
 func (r *Reader) queryTable(ctx context.Context, family model.Family, name string) (tableState, error) {
 	var state tableState
 	err := r.query(ctx, func(m *messages) {
-		m.table(unix.NFT_MSG_GETTABLE, unix.NLM_F_ACK, number(family))
+		m.beginNFT(unix.NFT_MSG_GETTABLE, unix.NLM_F_ACK, nfproto(family))
 		m.text(unix.NFTA_TABLE_NAME, name)
 		m.end()
 	}, func(m message) error {

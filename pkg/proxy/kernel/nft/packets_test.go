@@ -92,7 +92,7 @@ func TestPacketsReachTheEndpointAndAreStored(t *testing.T) {
 			commit(t, c, everythingWithAffinity(family, time.Hour))
 
 			connect(t, namespace, family)
-			if diff := cmp.Diff([]ruleset.Element{affinityElement(family)}, elementsOf(t, c, family, affinity), comparable); diff != "" {
+			if diff := cmp.Diff([]ruleset.Element{affinityElement(family)}, elementsOf(t, c, family, affinity), comparableElements); diff != "" {
 				t.Fatalf("the affinity map after a connection (-want +got):\n%s", diff)
 			}
 			connect(t, namespace, family) // through the affinity map
@@ -102,7 +102,7 @@ func TestPacketsReachTheEndpointAndAreStored(t *testing.T) {
 			var o operations
 			o.elements(ruleset.Add, family, affinity, affinityElement(family)).elements(ruleset.Delete, family, affinity, affinityElement(family))
 			commit(t, c, o.Batch)
-			if diff := cmp.Diff([]ruleset.Element{}, elementsOf(t, c, family, affinity), comparable, cmpopts.EquateEmpty()); diff != "" {
+			if diff := cmp.Diff([]ruleset.Element{}, elementsOf(t, c, family, affinity), comparableElements, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("the affinity map after the deletion (-want +got):\n%s", diff)
 			}
 			connect(t, namespace, family)

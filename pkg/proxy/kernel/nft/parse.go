@@ -27,7 +27,7 @@ func (m message) family() (family byte, attributes []byte) {
 }
 
 // nftKind returns the message's kind within nf_tables; false if it is a message of another subsystem.
-func (m message) nftables() (kind uint16, ok bool) {
+func (m message) nftKind() (kind uint16, ok bool) {
 	return m.kind & 0xff, m.kind>>8 == unix.NFNL_SUBSYS_NFTABLES
 }
 

@@ -125,7 +125,7 @@ func errnoOf(m message) error {
 // generation returns the number of the kernel's ruleset, which every transaction that changes something increments.
 func (r *Reader) generation(ctx context.Context) (generation uint32, err error) {
 	err = r.query(ctx, func(m *messages) {
-		m.table(unix.NFT_MSG_GETGEN, unix.NLM_F_ACK, unix.AF_UNSPEC)
+		m.beginNFT(unix.NFT_MSG_GETGEN, unix.NLM_F_ACK, unix.AF_UNSPEC)
 		m.end()
 	}, func(m message) error {
 		_, body := m.family()
@@ -182,18 +182,18 @@ func (r *Reader) Objects(ctx context.Context, family model.Family) (ruleset.Obje
 // Any transaction interrupts a dump, even one on another table. If a large ruleset keeps changing, every attempt may be
 // interrupted: then the results of all are merged. Our own tables do not change meanwhile, so they are nearly always
 // complete; a missing object stays in the kernel, and the next full sync finds it.
-func (r *Reader) names(ctx context.Context, family model.Family, kind, table, name uint16) ([]string, error) {
+func (r *Reader) names(ctx context.Context, family model.Family, kind, tableAttribute, nameAttribute uint16) ([]string, error) {
 	var seen []string
 	names, err := retry(func() ([]string, error) {
 		var names []string
 		err := r.query(ctx, func(m *messages) {
-			m.table(kind, unix.NLM_F_DUMP, number(family))
-			m.text(table, ruleset.TableName)
+			m.beginNFT(kind, unix.NLM_F_DUMP, nfproto(family))
+			m.text(tableAttribute, ruleset.TableName)
 			m.end()
 		}, func(m message) error {
 			dumpedFamily, body := m.family()
-			inOwnTable := dumpedFamily == number(family) && textOf(body, table) == ruleset.TableName
-			if text := textOf(body, name); inOwnTable && isUserNamed(text) && !isOtherObject(kind, body) {
+			inOwnTable := dumpedFamily == nfproto(family) && textOf(body, tableAttribute) == ruleset.TableName
+			if text := textOf(body, nameAttribute); inOwnTable && isUserNamed(text) && !isOtherObject(kind, body) {
 				names = append(names, text)
 			}
 			return nil

@@ -93,7 +93,7 @@ func (r *Reader) each(
 	ctx context.Context, family model.Family, table string, set ruleset.Set, found func(element ruleset.Element, attributes []byte),
 ) error {
 	return r.query(ctx, func(m *messages) {
-		m.table(unix.NFT_MSG_GETSETELEM, unix.NLM_F_DUMP, number(family))
+		m.beginNFT(unix.NFT_MSG_GETSETELEM, unix.NLM_F_DUMP, nfproto(family))
 		m.text(unix.NFTA_SET_ELEM_LIST_TABLE, table)
 		m.text(unix.NFTA_SET_ELEM_LIST_SET, set.Name)
 		m.end()
@@ -114,7 +114,7 @@ func (r *Reader) each(
 func (r *Reader) count(ctx context.Context, family model.Family, set ruleset.Set) (count int, err error) {
 	count = -1
 	err = r.query(ctx, func(m *messages) {
-		m.table(unix.NFT_MSG_GETSET, unix.NLM_F_ACK, number(family))
+		m.beginNFT(unix.NFT_MSG_GETSET, unix.NLM_F_ACK, nfproto(family))
 		m.text(unix.NFTA_SET_TABLE, ruleset.TableName)
 		m.text(unix.NFTA_SET_NAME, set.Name)
 		m.end()

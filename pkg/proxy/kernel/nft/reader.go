@@ -80,12 +80,12 @@ func (r *Reader) rules(ctx context.Context, family model.Family) (map[string][][
 	rules, err := retry(func() (map[string][][]byte, error) {
 		byChain := map[string][][]byte{}
 		err := r.query(ctx, func(m *messages) {
-			m.table(unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP, number(family))
+			m.beginNFT(unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP, nfproto(family))
 			m.text(unix.NFTA_RULE_TABLE, ruleset.TableName)
 			m.end()
 		}, func(m message) error {
 			dumpedFamily, body := m.family()
-			if dumpedFamily == number(family) && textOf(body, unix.NFTA_RULE_TABLE) == ruleset.TableName {
+			if dumpedFamily == nfproto(family) && textOf(body, unix.NFTA_RULE_TABLE) == ruleset.TableName {
 				chain := textOf(body, unix.NFTA_RULE_CHAIN)
 				byChain[chain] = append(byChain[chain], bytes.Clone(attribute(body, unix.NFTA_RULE_EXPRESSIONS)))
 			}

@@ -25,7 +25,7 @@ type layout struct {
 // everyLayout returns every way of distinguishing pods from others, and all other settings and states of the cluster on
 // which the static chains depend.
 func everyLayout() map[string]layout {
-	at4, at6 := addressesOf(model.IPv4), addressesOf(model.IPv6)
+	addrs4, addrs6 := addressesOf(model.IPv4), addressesOf(model.IPv6)
 	prefixes := func(texts ...string) []netip.Prefix {
 		var list []netip.Prefix
 		for _, text := range texts {
@@ -36,15 +36,15 @@ func everyLayout() map[string]layout {
 	detector := func(traffic ruleset.LocalTraffic) layout {
 		return layout{config: ruleset.Config{LocalTraffic: traffic}}
 	}
-	nodeAddrs := []netip.Addr{at4.node, at4.node.Next(), at6.node}
+	nodeAddrs := []netip.Addr{addrs4.node, addrs4.node.Next(), addrs6.node}
 	primary := model.NodePortAddresses{Primary: true}
 	inPrefixes := model.NodePortAddresses{Prefixes: prefixes("172.16.0.0/12", "192.168.0.0/16")}
 	localhost := model.NodePortAddresses{Localhost: true, Prefixes: prefixes("127.0.0.0/8")}
 	serviceCIDRs := prefixes("10.96.0.0/12", "10.128.0.0/16", "192.0.2.8/32", "fd00:10:96::/108", "fd00:10:97::/112")
 	return map[string]layout{
 		"no settings":                        {},
-		"detector ClusterCIDR":               detector(ruleset.LocalTraffic{Prefixes: []netip.Prefix{at4.cluster, at6.cluster}}),
-		"detector ClusterCIDR of one family": detector(ruleset.LocalTraffic{Prefixes: []netip.Prefix{at4.cluster}}),
+		"detector ClusterCIDR":               detector(ruleset.LocalTraffic{Prefixes: []netip.Prefix{addrs4.cluster, addrs6.cluster}}),
+		"detector ClusterCIDR of one family": detector(ruleset.LocalTraffic{Prefixes: []netip.Prefix{addrs4.cluster}}),
 		"detector NodeCIDR": detector(
 			ruleset.LocalTraffic{Prefixes: prefixes("10.244.1.128/25", "fd00:10:244:2::/63"), PodCIDRs: true}),
 		"detector NodeCIDR before the node is known":    detector(ruleset.LocalTraffic{PodCIDRs: true}),

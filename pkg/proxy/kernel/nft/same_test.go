@@ -64,7 +64,7 @@ func setsInKernel(t *testing.T, namespace *netns.Namespace, family model.Family)
 	const setHandle = 16 // NFTA_SET_HANDLE, which counts up
 	sets := map[string]map[uint16]string{}
 	err := dial(t, namespace, Options{}).query(t.Context(), func(m *messages) {
-		m.table(unix.NFT_MSG_GETSET, unix.NLM_F_DUMP, number(family))
+		m.beginNFT(unix.NFT_MSG_GETSET, unix.NLM_F_DUMP, nfproto(family))
 		m.end()
 	}, func(m message) error {
 		_, body := m.family()

@@ -101,10 +101,10 @@ func (s shape) classOf(frontend ruleset.Frontend) ruleset.Class {
 }
 
 // endpointsOf returns endpoints with two port numbers in turn.
-func endpointsOf(family model.Family, number int) []netip.AddrPort {
+func endpointsOf(family model.Family, count int) []netip.AddrPort {
 	addr := addressesOf(family).endpoint
 	var endpoints []netip.AddrPort
-	for i := range number {
+	for i := range count {
 		endpoints = append(endpoints, netip.AddrPortFrom(addr, []uint16{8080, 9090}[i%2]))
 		addr = addr.Next()
 	}

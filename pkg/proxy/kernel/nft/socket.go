@@ -66,16 +66,16 @@ func openQuerySocket() (*socket, error) {
 
 // send passes messages to the kernel, which has processed them by the time send returns.
 func (s *socket) send(b []byte) error {
-	var failure error
+	var sendErr error
 	err := s.raw.Control(func(fd uintptr) {
 		for {
-			failure = unix.Sendto(int(fd), b, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
-			if !errors.Is(failure, unix.EINTR) {
+			sendErr = unix.Sendto(int(fd), b, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
+			if !errors.Is(sendErr, unix.EINTR) {
 				return
 			}
 		}
 	})
-	if err = errors.Join(err, failure); err != nil {
+	if err = errors.Join(err, sendErr); err != nil {
 		return fmt.Errorf("send %d bytes over netlink: %w", len(b), err)
 	}
 	return nil
@@ -84,20 +84,20 @@ func (s *socket) send(b []byte) error {
 // poll returns the next datagram, and EAGAIN if there is none. The bytes are valid until the next call.
 func (s *socket) poll() ([]byte, error) {
 	var n int
-	var failure error
-	err := s.raw.Control(func(fd uintptr) { n, failure = s.receiveFrom(fd) })
-	return s.received(n, errors.Join(err, failure))
+	var recvErr error
+	err := s.raw.Control(func(fd uintptr) { n, recvErr = s.receiveFrom(fd) })
+	return s.received(n, errors.Join(err, recvErr))
 }
 
 // wait returns the next datagram as soon as there is one. The socket's read deadline ends the waiting.
 func (s *socket) wait() ([]byte, error) {
 	var n int
-	var failure error
+	var recvErr error
 	err := s.raw.Read(func(fd uintptr) bool {
-		n, failure = s.receiveFrom(fd)
-		return !errors.Is(failure, unix.EAGAIN)
+		n, recvErr = s.receiveFrom(fd)
+		return !errors.Is(recvErr, unix.EAGAIN)
 	})
-	return s.received(n, errors.Join(err, failure))
+	return s.received(n, errors.Join(err, recvErr))
 }
 
 func (s *socket) receiveFrom(fd uintptr) (n int, err error) {

@@ -28,9 +28,9 @@ func expressionsOf(family model.Family, statement ruleset.Statement) ([]expr.Any
 			&expr.Cmp{Op: expr.CmpOpEq, Register: firstRegister, Data: []byte{byte(s.Protocol)}},
 		}, nil
 	case ruleset.InSet:
-		return find(family, s.Key, expr.Lookup{SetName: s.Set.Name, Invert: s.Not})
+		return lookupKey(family, s.Key, expr.Lookup{SetName: s.Set.Name, Invert: s.Not})
 	case ruleset.VerdictOf:
-		return find(family, s.Key, expr.Lookup{SetName: s.Map.Name, IsDestRegSet: true, DestRegister: unix.NFT_REG_VERDICT})
+		return lookupKey(family, s.Key, expr.Lookup{SetName: s.Map.Name, IsDestRegSet: true, DestRegister: unix.NFT_REG_VERDICT})
 	case ruleset.SetPriority:
 		return priorityOf(family, s)
 	case ruleset.WritePriority:
@@ -84,12 +84,12 @@ func expressionsOf(family model.Family, statement ruleset.Statement) ([]expr.Any
 var setPriority = &expr.Meta{Key: expr.MetaKeyPRIORITY, SourceRegister: true, Register: firstRegister}
 
 func priorityOf(family model.Family, s ruleset.SetPriority) ([]expr.Any, error) {
-	found, err := find(family, s.Key, expr.Lookup{SetName: s.Map.Name, IsDestRegSet: true, DestRegister: firstRegister})
+	found, err := lookupKey(family, s.Key, expr.Lookup{SetName: s.Map.Name, IsDestRegSet: true, DestRegister: firstRegister})
 	return append(found, setPriority), err
 }
 
 // lookupKey returns the expressions that look up a key in a set or map.
-func find(family model.Family, key []ruleset.Field, lookup expr.Lookup) ([]expr.Any, error) {
+func lookupKey(family model.Family, key []ruleset.Field, lookup expr.Lookup) ([]expr.Any, error) {
 	loads, _, err := load(family, key, firstRegister)
 	lookup.SourceRegister = firstRegister
 	return append(loads, &lookup), err
@@ -98,10 +98,10 @@ func find(family model.Family, key []ruleset.Field, lookup expr.Lookup) ([]expr.
 // compileDNAT returns a DNAT to a map's value. The port is in the register after the address: the map puts it
 // there.
 func compileDNAT(family model.Family, s ruleset.DNAT) ([]expr.Any, error) {
-	expressions, err := find(family, s.Key, expr.Lookup{SetName: s.Map.Name, IsDestRegSet: true, DestRegister: firstRegister})
+	expressions, err := lookupKey(family, s.Key, expr.Lookup{SetName: s.Map.Name, IsDestRegSet: true, DestRegister: firstRegister})
 	return append(expressions, &expr.NAT{
 		Type:        expr.NATTypeDestNAT,
-		Family:      uint32(number(family)),
+		Family:      uint32(nfproto(family)),
 		RegAddrMin:  firstRegister,
 		RegProtoMin: firstRegister + registers(addrSize(family)),
 	}), err
@@ -113,7 +113,7 @@ const dynsetDelete = 2
 // changeAffinity adds or deletes an element of an affinity map from the packet path. The element's key is the number of
 // the Service port, which is the masked priority, and the client's address; its value is the whole priority. The kernel
 // requires the value of a map's element even to delete it.
-func changeAffinity(family model.Family, clients ruleset.Set, mask uint32, operation uint32, timeout time.Duration) ([]expr.Any, error) {
+func changeAffinity(family model.Family, affinity ruleset.Set, mask uint32, operation uint32, timeout time.Duration) ([]expr.Any, error) {
 	key, next, err := load(family, []ruleset.Field{ruleset.Priority, ruleset.SourceAddr}, firstRegister)
 	if err != nil {
 		return nil, err
@@ -128,7 +128,7 @@ func changeAffinity(family model.Family, clients ruleset.Set, mask uint32, opera
 	}
 	key = slices.Insert(key, 1, expr.Any(masked))
 	return append(append(key, value...), &expr.Dynset{
-		SetName:    clients.Name,
+		SetName:    affinity.Name,
 		Operation:  operation,
 		SrcRegKey:  firstRegister,
 		SrcRegData: next,
@@ -169,7 +169,7 @@ func inPrefix(family model.Family, s ruleset.InPrefix) ([]expr.Any, error) {
 	if bits%8 == 0 && bits > 0 {
 		size = bits / 8
 	}
-	expressions, err := loadAt(family, s.Field, size)
+	expressions, err := loadFirst(family, s.Field, size)
 	if err != nil {
 		return nil, err
 	}
@@ -186,7 +186,7 @@ func inPrefix(family model.Family, s ruleset.InPrefix) ([]expr.Any, error) {
 }
 
 // loadFirst loads the first bytes of a field. Only fields of the packet itself can be loaded in part.
-func loadAt(family model.Family, field ruleset.Field, size int) ([]expr.Any, error) {
+func loadFirst(family model.Family, field ruleset.Field, size int) ([]expr.Any, error) {
 	loads, _, err := load(family, []ruleset.Field{field}, firstRegister)
 	if err != nil {
 		return nil, err

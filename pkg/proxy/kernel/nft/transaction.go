@@ -24,7 +24,7 @@ func (t *transaction) read(b []byte, changed func(ExternalChange)) {
 			changed(ExternalChange{Families: model.Families, Overrun: true})
 			return
 		}
-		kind, ok := m.nftables()
+		kind, ok := m.nftKind()
 		if !ok {
 			continue
 		}
@@ -44,7 +44,7 @@ func (t *transaction) addTable(m message) {
 		return
 	}
 	for _, family := range model.Families {
-		if number(family) == kernelFamily && !slices.Contains(t.families, family) {
+		if nfproto(family) == kernelFamily && !slices.Contains(t.families, family) {
 			t.families = append(t.families, family)
 		}
 	}
@@ -58,6 +58,6 @@ func (t *transaction) finish(m message, changed func(ExternalChange)) {
 	}
 	slices.Sort(families)
 	_, body := m.family()
-	id, _ := numberOf(body, unix.NFTA_GEN_PROC_PID)
-	changed(ExternalChange{Families: families, PID: id, Process: textOf(body, unix.NFTA_GEN_PROC_NAME)})
+	pid, _ := numberOf(body, unix.NFTA_GEN_PROC_PID)
+	changed(ExternalChange{Families: families, PID: pid, Process: textOf(body, unix.NFTA_GEN_PROC_NAME)})
 }

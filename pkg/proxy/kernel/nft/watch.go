@@ -39,9 +39,9 @@ type ExternalChange struct {
 
 // watcher receives the kernel's notifications of changed rulesets.
 type watcher struct {
-	socket  *socket
-	overrun atomic.Bool           // notifications may have been missed
-	broken  atomic.Pointer[error] // why no notification can arrive any more
+	socket    *socket
+	overrun   atomic.Bool           // notifications may have been missed
+	brokenErr atomic.Pointer[error] // why no notification can arrive any more
 }
 
 // openWatcher subscribes to the changes by every port but one.
@@ -104,8 +104,8 @@ func (w *watcher) watch(ctx context.Context, changed func(ExternalChange)) error
 		if ctx.Err() != nil {
 			return nil
 		}
-		if broken := w.broken.Load(); broken != nil {
-			return *broken
+		if brokenErr := w.brokenErr.Load(); brokenErr != nil {
+			return *brokenErr
 		}
 		if w.overrun.Swap(false) {
 			changed(ExternalChange{Families: model.Families, Overrun: true})
@@ -145,10 +145,10 @@ func (c *Conn) sendUnobserved(ctx context.Context, send func() error) error {
 	sendErr := send()
 	if err := c.watcher.socket.conn.JoinGroup(unix.NFNLGRP_NFTABLES); err != nil {
 		joinErr := fmt.Errorf("resume nftables notifications: %w", err)
-		c.watcher.broken.Store(&joinErr)
+		c.watcher.brokenErr.Store(&joinErr)
 	}
 	after, err := c.generation(context.WithoutCancel(ctx))
-	if err != nil || after != nextGeneration(before, sendErr == nil) || c.watcher.broken.Load() != nil {
+	if err != nil || after != nextGeneration(before, sendErr == nil) || c.watcher.brokenErr.Load() != nil {
 		c.watcher.onOverrun()
 	}
 	return sendErr

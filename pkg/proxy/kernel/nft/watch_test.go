@@ -49,7 +49,7 @@ func (w watched) next() ExternalChange {
 
 // expectNothing checks that no change is reported. To be sure that every notification was read, it makes a change as
 // another process and expects only that one.
-func (w watched) nothing(namespace *netns.Namespace) {
+func (w watched) expectNothing(namespace *netns.Namespace) {
 	w.t.Helper()
 	namespace.NFT("add", "chain", "ip", "vicinity", fmt.Sprintf("marker-%d", time.Now().UnixNano()))
 	if got := w.next(); got.Process != "nft" || got.Overrun {
@@ -109,17 +109,17 @@ func TestOwnChangesAndOtherTablesAreNotReported(t *testing.T) {
 	w := watch(t, c)
 	commit(t, c, everything(model.IPv4))
 	namespace.Load("table ip other { chain vicinity { }\n }\ntable inet vicinity { chain c { }\n }\n")
-	for _, number := range []int{10, minUnobserved + 1, 20_000} {
+	for _, count := range []int{10, minUnobserved + 1, 20_000} {
 		var o operations
 		commit(t, c, o.do(ruleset.Flush, model.IPv4, ruleset.SetObject{Set: ruleset.Endpoints}).
-			slots(ruleset.Add, number).Batch)
+			slots(ruleset.Add, count).Batch)
 	}
 	var rejected operations
 	rejected.slots(ruleset.Delete, 30_000)
 	if err := c.Commit(t.Context(), rejected.Batch); err == nil {
 		t.Error("deleting absent elements was accepted")
 	}
-	w.nothing(namespace)
+	w.expectNothing(namespace)
 }
 
 func TestAffinityElementsAreNotReported(t *testing.T) {
@@ -136,7 +136,7 @@ func TestAffinityElementsAreNotReported(t *testing.T) {
 	if got := elementsOf(t, c, model.IPv4, affinity); len(got) != 0 {
 		t.Fatalf("the affinity map holds %v, want it to be empty", got)
 	}
-	w.nothing(namespace)
+	w.expectNothing(namespace)
 }
 
 func TestAnExternalChangeDuringALargeBatchIsNotLost(t *testing.T) {
@@ -156,7 +156,7 @@ func TestAnExternalChangeDuringALargeBatchIsNotLost(t *testing.T) {
 			if err := c.sendUnobserved(t.Context(), commitOwn); !errors.Is(err, outcome) {
 				t.Fatalf("got %v, want %v", err, outcome)
 			}
-			w.nothing(namespace)
+			w.expectNothing(namespace)
 
 			err := c.sendUnobserved(t.Context(), func() error {
 				namespace.NFT("flush", "chain", "ip", "vicinity", "services")
@@ -168,7 +168,7 @@ func TestAnExternalChangeDuringALargeBatchIsNotLost(t *testing.T) {
 			if got := w.next(); !got.Overrun || !cmp.Equal(model.Families, got.Families) {
 				t.Errorf("got %+v, want an overrun", got)
 			}
-			w.nothing(namespace)
+			w.expectNothing(namespace)
 		})
 	}
 }
@@ -183,12 +183,12 @@ func TestWhenNotificationsAreLostWatchReportsItAndContinues(t *testing.T) {
 	if got := w.next(); !got.Overrun || !cmp.Equal(model.Families, got.Families) {
 		t.Errorf("got %+v, want an overrun", got)
 	}
-	w.nothing(namespace)
+	w.expectNothing(namespace)
 }
 
-func manyAddresses(number int) string {
+func manyAddresses(count int) string {
 	var text strings.Builder
-	for i := range number {
+	for i := range count {
 		fmt.Fprintf(&text, "10.%d.%d.%d, ", i>>16, i>>8&0xff, i&0xff)
 	}
 	return strings.TrimSuffix(text.String(), ", ")

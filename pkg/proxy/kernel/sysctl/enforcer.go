@@ -67,7 +67,7 @@ func (e *Enforcer) Reconcile(now time.Time) []State {
 
 // reconcile compares the setting with the kernel's, writes it if it differs, and reports whether the state should be
 // logged.
-func (e *enforced) reconcile(root string, now time.Time) (report bool) {
+func (e *enforced) reconcile(root string, now time.Time) (shouldLog bool) {
 	previous := e.Result.Outcome
 	e.Result = e.Setting.apply(root)
 	outcome := e.Result.Outcome
@@ -80,14 +80,14 @@ func (e *enforced) reconcile(root string, now time.Time) (report bool) {
 	switch {
 	case outcome == Written && (previous == Met || previous == Written):
 		e.Restored, e.RestoredAt = e.Restored+1, now
-		if report = e.loggedAt.IsZero() || now.Sub(e.loggedAt) >= logInterval; report {
+		if shouldLog = e.loggedAt.IsZero() || now.Sub(e.loggedAt) >= logInterval; shouldLog {
 			e.loggedAt = now
 		}
 	case outcome == previous, outcome == Missing && e.Setting.Optional:
 	default:
-		report = outcome != Met || previous == Unmet
+		shouldLog = outcome != Met || previous == Unmet
 	}
-	return report
+	return shouldLog
 }
 
 func (s *Setting) apply(root string) Result {

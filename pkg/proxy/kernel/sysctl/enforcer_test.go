@@ -34,7 +34,7 @@ type enforcerTest struct {
 }
 
 func newEnforcerTest(t *testing.T, text string, edit func(*Setting)) *enforcerTest {
-	settingToEnforce := Setting{DesiredValue: DesiredValue{Name: setting, Value: 1}}
+	settingToEnforce := Setting{DesiredValue: DesiredValue{Name: settingName, Value: 1}}
 	if edit != nil {
 		edit(&settingToEnforce)
 	}
@@ -45,7 +45,7 @@ func newEnforcerTest(t *testing.T, text string, edit func(*Setting)) *enforcerTe
 // change sets the value as another program would.
 func (h *enforcerTest) change(text string) {
 	h.t.Helper()
-	if err := os.WriteFile(path(h.root, setting), []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(path(h.root, settingName), []byte(text), 0o600); err != nil {
 		h.t.Fatal(err)
 	}
 }
@@ -53,14 +53,14 @@ func (h *enforcerTest) change(text string) {
 // reconcile returns the outcome of a check, and whether it is reported.
 func (h *enforcerTest) reconcile(after time.Duration) (Outcome, bool) {
 	h.now = h.now.Add(after)
-	isNew := len(h.enforcer.Reconcile(h.now)) > 0
-	return h.enforcer.States()[0].Result.Outcome, isNew
+	isReported := len(h.enforcer.Reconcile(h.now)) > 0
+	return h.enforcer.States()[0].Result.Outcome, isReported
 }
 
-func (h *enforcerTest) expect(step string, after time.Duration, outcome Outcome, isNew bool) {
+func (h *enforcerTest) expect(step string, after time.Duration, outcome Outcome, isReported bool) {
 	h.t.Helper()
-	if got, gotNew := h.reconcile(after); got != outcome || gotNew != isNew {
-		h.t.Errorf("%s: outcome %s, reported %v; want %s, %v", step, got, gotNew, outcome, isNew)
+	if got, gotReported := h.reconcile(after); got != outcome || gotReported != isReported {
+		h.t.Errorf("%s: outcome %s, reported %v; want %s, %v", step, got, gotReported, outcome, isReported)
 	}
 }
 
@@ -75,14 +75,14 @@ func TestAChangedSettingIsWrittenAgain(t *testing.T) {
 		h.change("0")
 		h.expect("changed again", 10*time.Second, Written, false)
 	}
-	if text, err := os.ReadFile(path(h.root, setting)); string(text) != "1" {
+	if text, err := os.ReadFile(path(h.root, settingName)); string(text) != "1" {
 		t.Errorf("the kernel has %q (%v), want 1", text, err)
 	}
 	h.change("0")
 	h.expect("an hour later", time.Hour, Written, true)
 	want := []State{{
-		Setting:  Setting{DesiredValue: DesiredValue{Name: setting, Value: 1}},
-		Result:   Result{Desired: DesiredValue{Name: setting, Value: 1}, Outcome: Written},
+		Setting:  Setting{DesiredValue: DesiredValue{Name: settingName, Value: 1}},
+		Result:   Result{Desired: DesiredValue{Name: settingName, Value: 1}, Outcome: Written},
 		Restored: 7, RestoredAt: h.now,
 	}}
 	if diff := cmp.Diff(want, h.enforcer.States(), cmpopts.EquateEmpty()); diff != "" {
@@ -107,7 +107,7 @@ func TestCheckOnlySettingIsReportedAndNeverWritten(t *testing.T) {
 	if got := h.enforcer.States()[0].UnmetSince; !got.IsZero() {
 		t.Errorf("unmet since %s, want zero", got)
 	}
-	if text, err := os.ReadFile(path(h.root, setting)); string(text) != "1" {
+	if text, err := os.ReadFile(path(h.root, settingName)); string(text) != "1" {
 		t.Errorf("the kernel has %q (%v), want 1", text, err)
 	}
 }

@@ -24,7 +24,7 @@ func withConntrack(t *testing.T) *netns.Namespace {
 	return namespace
 }
 
-func applied(namespace *netns.Namespace, desired ...DesiredValue) (results []Result) {
+func applyIn(namespace *netns.Namespace, desired ...DesiredValue) (results []Result) {
 	namespace.Do(func() { results = apply(Root, desired...) })
 	return results
 }
@@ -38,17 +38,17 @@ func TestNamespacedSettingsAreWritten(t *testing.T) {
 	if len(desired) != 5 {
 		t.Fatalf("got %d settings, want 5: %v", len(desired), desired)
 	}
-	for _, result := range applied(namespace, desired...) {
+	for _, result := range applyIn(namespace, desired...) {
 		if result.Outcome != Written || result.Err != nil || result.Previous == result.Desired.Value {
 			t.Errorf("at first: %+v", result)
 		}
 	}
-	for _, result := range applied(namespace, desired...) {
+	for _, result := range applyIn(namespace, desired...) {
 		if result.Outcome != Met || result.Previous != result.Desired.Value {
 			t.Errorf("again: %+v", result)
 		}
 	}
-	for _, result := range applied(netns.New(t), desired...) {
+	for _, result := range applyIn(netns.New(t), desired...) {
 		if result.Outcome == Met {
 			t.Errorf("another namespace has the value too: %+v", result)
 		}
@@ -60,13 +60,13 @@ func TestSharedSettingsAreNotWrittenFromANamespace(t *testing.T) {
 	var before []Result
 	namespace.Do(func() { before = Check(Root, DesiredValue{Name: conntrackMax}) })
 	desired := []DesiredValue{{conntrackMax, before[0].Previous + 1, true, true}, {conntrackBuckets, 1 << 40, true, false}}
-	for _, result := range applied(namespace, desired...) {
+	for _, result := range applyIn(namespace, desired...) {
 		if result.Outcome != Unmet || !errors.Is(result.Err, fs.ErrPermission) {
 			t.Errorf("got %+v, want EPERM or EACCES", result)
 		}
 	}
 	less := DesiredValue{conntrackMax, before[0].Previous - 1, true, true}
-	if got := applied(namespace, less); got[0].Outcome != Met {
+	if got := applyIn(namespace, less); got[0].Outcome != Met {
 		t.Errorf("a larger value than desired: %+v", got)
 	}
 }
@@ -76,14 +76,14 @@ func TestAReadOnlyTreeIsReported(t *testing.T) {
 	namespace := withConntrack(t)
 	want := DesiredValue{Name: udpTimeout, Value: 77}
 	var results []Result
-	err := withReadOnlyTree(func() { results = applied(namespace, want) })
+	err := withReadOnlyTree(func() { results = applyIn(namespace, want) })
 	if err != nil {
 		t.Fatalf("mount %s read-only: %v", Root, err)
 	}
 	if got := results[0]; got.Outcome != Unmet || !errors.Is(got.Err, syscall.EROFS) || got.Previous == 0 {
 		t.Errorf("got %+v, want EROFS and the current value", got)
 	}
-	if got := applied(namespace, want); got[0].Outcome != Written {
+	if got := applyIn(namespace, want); got[0].Outcome != Written {
 		t.Errorf("writable: %+v", got)
 	}
 }
@@ -128,11 +128,11 @@ func TestForwardingIsChecked(t *testing.T) {
 	// net.core.devconf_inherit_init_net.
 	off4, off6 := ForwardingIPv4, ForwardingIPv6
 	off4.Value, off6.Value = 0, 0
-	applied(namespace, off4, off6)
+	applyIn(namespace, off4, off6)
 	if diff := cmp.Diff([]Outcome{Unmet, Unmet}, forwarding()); diff != "" {
 		t.Errorf("at first (-want +got):\n%s", diff)
 	}
-	applied(namespace, ForwardingIPv4)
+	applyIn(namespace, ForwardingIPv4)
 	if diff := cmp.Diff([]Outcome{Met, Unmet}, forwarding()); diff != "" {
 		t.Errorf("with IPv4 (-want +got):\n%s", diff)
 	}
@@ -151,7 +151,7 @@ func TestFallbackIsUsedIfTheTreeIsReadOnly(t *testing.T) {
 		}
 	}
 	off := DesiredValue{Name: ConntrackBytes.Name}
-	applied(namespace, off)
+	applyIn(namespace, off)
 	enforcer = NewEnforcer(Root, Setting{DesiredValue: ConntrackBytes, Fallback: func() error {
 		if calls++; succeeds {
 			namespace.Load("add table ip reads\nadd chain ip reads bytes\nadd rule ip reads bytes ct original bytes 0\ndelete table ip reads\n")
@@ -162,7 +162,7 @@ func TestFallbackIsUsedIfTheTreeIsReadOnly(t *testing.T) {
 	succeeds = true
 	reconcile(Written)
 	reconcile(Met)
-	applied(namespace, off)
+	applyIn(namespace, off)
 	reconcile(Written)
 	if calls != 3 || enforcer.States()[0].Restored != 1 {
 		t.Errorf("fallback was called %d times, state is %+v; want 3 calls and 1 restored", calls, enforcer.States()[0])

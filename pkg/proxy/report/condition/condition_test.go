@@ -46,9 +46,9 @@ func TestOnlyAChangeOfTheStatusIsWritten(t *testing.T) {
 			if len(got) != 2 || got[0] != readyCondition && got[1] != readyCondition || after.Status.Phase != corev1.NodeRunning {
 				t.Fatalf("conditions %+v of %+v", got, after.Status)
 			}
-			for _, one := range got {
-				if one.Type == Type && (one.Status != test.state.Status || one.Reason != test.state.Reason || !one.LastTransitionTime.Time.Equal(now)) {
-					t.Errorf("got %+v, want %+v since %s", one, test.state, now)
+			for _, c := range got {
+				if c.Type == Type && (c.Status != test.state.Status || c.Reason != test.state.Reason || !c.LastTransitionTime.Time.Equal(now)) {
+					t.Errorf("got %+v, want %+v since %s", c, test.state, now)
 				}
 			}
 		})

@@ -34,7 +34,7 @@ type Writer struct {
 	nodes corev1client.NodeInterface
 	log   *slog.Logger
 	// OnAttempt is called after each attempt, with whether it failed; it may be nil.
-	Failing func(bool)
+	OnAttempt func(bool)
 
 	state   atomic.Pointer[State] // the desired condition; nil until Set is called
 	recheck notify.Signal         // holds a signal if the Node should be checked
@@ -85,8 +85,8 @@ func (w *Writer) writeWithRetries(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if w.Failing != nil {
-			w.Failing(err != nil)
+		if w.OnAttempt != nil {
+			w.OnAttempt(err != nil)
 		}
 		if err == nil {
 			return

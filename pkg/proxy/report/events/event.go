@@ -21,14 +21,14 @@ type Event struct {
 	Local bool
 }
 
-// dedupKey identifies an Event that must not be repeated.
+// key identifies an Event that must not be repeated.
 type dedupKey struct {
 	regarding     Reference
 	reason, topic string
 }
 
-// key returns the Event's dedupKey.
-func (e Event) dedupKey() dedupKey { return dedupKey{e.Regarding, e.Reason, cmp.Or(e.Topic, e.Note)} }
+// key returns the Event's key.
+func (e Event) key() dedupKey { return dedupKey{e.Regarding, e.Reason, cmp.Or(e.Topic, e.Note)} }
 
 // Reference identifies the object of an Event.
 type Reference struct {

@@ -12,8 +12,8 @@ const maxWaiting = 100
 
 // queuedEvent is an event that is not created yet, and when it was reported.
 type queuedEvent struct {
-	event Event
-	at    time.Time
+	event      Event
+	reportedAt time.Time
 }
 
 func (e queuedEvent) share() fair.Share {
@@ -39,12 +39,12 @@ func (q *queue) push(entry queuedEvent) (dropped queuedEvent, isDropped bool) {
 
 // pop removes the next entry in fair order. The queue must not be empty.
 func (q *queue) pop() queuedEvent {
-	taken := q.remove(fair.Schedule(&q.fairness, q.entries, queuedEvent.share)[0])
-	q.fairness.OnServed(taken.share())
+	next := q.remove(fair.Schedule(&q.fairness, q.entries, queuedEvent.share)[0])
+	q.fairness.OnServed(next.share())
 	if len(q.entries) == 0 {
 		q.fairness = fair.Queue{}
 	}
-	return taken
+	return next
 }
 
 func (q *queue) remove(entry queuedEvent) queuedEvent {

@@ -92,7 +92,7 @@ func (r *Recorder) Report(event Event) {
 	defer r.mutex.Unlock()
 	now := time.Now()
 	maps.DeleteFunc(r.reported, func(_ dedupKey, at time.Time) bool { return !at.IsZero() && now.Sub(at) >= dedupInterval })
-	if _, isReported := r.reported[event.dedupKey()]; isReported {
+	if _, isReported := r.reported[event.key()]; isReported {
 		return
 	}
 	r.push(queuedEvent{event, now}, errQueueFull)
@@ -146,12 +146,12 @@ func (r *Recorder) createNext(ctx context.Context) (isFinal bool) {
 	r.mutex.Lock()
 	next := r.queue.pop()
 	r.mutex.Unlock()
-	err := r.create(ctx, objectOf(next.event, r.node, next.at))
+	err := r.create(ctx, objectOf(next.event, r.node, next.reportedAt))
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	switch {
 	case err == nil:
-		r.reported[next.event.dedupKey()] = time.Now()
+		r.reported[next.event.key()] = time.Now()
 		return true
 	case isPermanent(err):
 		r.drop(next.event, err)
@@ -160,7 +160,7 @@ func (r *Recorder) createNext(ctx context.Context) (isFinal bool) {
 		return false
 	}
 	r.push(next, fmt.Errorf("%w, and the API server is unavailable: %w", errQueueFull, err))
-	if time.Since(next.at) >= slowAfter {
+	if time.Since(next.reportedAt) >= slowAfter {
 		r.warn("an Event is late; retrying; others may be late, too", next.event, err)
 	}
 	return false
@@ -189,7 +189,7 @@ func isPermanent(err error) bool {
 
 // push queues an event. If the queue is full, it drops one, with that cause. The caller holds the mutex.
 func (r *Recorder) push(entry queuedEvent, cause error) {
-	r.reported[entry.event.dedupKey()] = time.Time{}
+	r.reported[entry.event.key()] = time.Time{}
 	if dropped, isDropped := r.queue.push(entry); isDropped {
 		r.drop(dropped.event, cause)
 	}
@@ -197,7 +197,7 @@ func (r *Recorder) push(entry queuedEvent, cause error) {
 
 // drop counts an event that will not be created. The same note may be reported again. The caller holds the mutex.
 func (r *Recorder) drop(event Event, cause error) {
-	delete(r.reported, event.dedupKey())
+	delete(r.reported, event.key())
 	r.dropped++
 	r.warn("dropped an Event; further ones are counted", event, cause)
 }

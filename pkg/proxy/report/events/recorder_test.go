@@ -30,15 +30,15 @@ type server struct {
 }
 
 type state struct {
-	mutex   sync.Mutex
-	created map[string]*eventsv1.Event
-	tries   []try
+	mutex    sync.Mutex
+	created  map[string]*eventsv1.Event
+	received []request
 	// reject returns the error of a request, before anything else; nil accepts all. The mutex is held.
 	reject func(ctx context.Context) error
 }
 
 // request is one request, and its time.
-type try struct {
+type request struct {
 	name string
 	at   time.Time
 }
@@ -53,7 +53,7 @@ func (s *server) Create(ctx context.Context, event *eventsv1.Event, _ metav1.Cre
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	name := s.namespace + "/" + event.Name
-	s.tries = append(s.tries, try{name, time.Now()})
+	s.received = append(s.received, request{name, time.Now()})
 	if s.reject != nil {
 		if err := s.reject(ctx); err != nil {
 			return nil, err
@@ -72,10 +72,10 @@ func (s *state) events() map[string]*eventsv1.Event {
 	return maps.Clone(s.created)
 }
 
-func (s *state) requests() []try {
+func (s *state) requests() []request {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	return slices.Clone(s.tries)
+	return slices.Clone(s.received)
 }
 
 // output is a log that can be read while it is written.
@@ -125,14 +125,14 @@ func advance(duration time.Duration) {
 	synctest.Wait()
 }
 
-func broken(i int) Event { return rejected(web, fmt.Sprintf("reason %d", i)) }
+func invalidEvent(i int) Event { return rejected(web, fmt.Sprintf("reason %d", i)) }
 
-func TestAnEventIsCreatedWithinTheSpread(t *testing.T) {
+func TestAnEventIsCreatedWithinTheJitter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newServer()
 		r, log := proxy(t, api, "node-1")
 		reported := time.Now()
-		r.Report(broken(1))
+		r.Report(invalidEvent(1))
 		advance(jitter)
 		if len(api.events()) != 1 || len(api.requests()) != 1 {
 			t.Fatalf("%d created with %d requests, want one", len(api.events()), len(api.requests()))
@@ -148,7 +148,7 @@ func TestAnEventIsCreatedWithinTheSpread(t *testing.T) {
 	})
 }
 
-func TestProxiesThatReportTheSameMakeOneEventAndSpread(t *testing.T) {
+func TestProxiesThatReportTheSameCreateOneEventAtDifferentTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const proxies = 100
 		api := newServer()
@@ -156,15 +156,15 @@ func TestProxiesThatReportTheSameMakeOneEventAndSpread(t *testing.T) {
 		for i := range proxies {
 			r, _ := proxy(t, api, fmt.Sprintf("node-%d", i))
 			recorders = append(recorders, r)
-			r.Report(broken(1))
+			r.Report(invalidEvent(1))
 		}
 		advance(jitter)
 		if len(api.events()) != 1 || len(api.requests()) != proxies {
 			t.Errorf("%d Events with %d requests, want 1 with %d", len(api.events()), len(api.requests()), proxies)
 		}
 		seconds := map[int64]int{}
-		for _, try := range api.requests() {
-			seconds[try.at.Unix()]++
+		for _, request := range api.requests() {
+			seconds[request.at.Unix()]++
 		}
 		// Ten on average. Fifty in one would be extremely improbable.
 		for second, count := range seconds {
@@ -185,7 +185,7 @@ func TestASentenceIsReportedOnceAnHour(t *testing.T) {
 		api := newServer()
 		r, _ := proxy(t, api, "node-1")
 		for pid := range uint32(179) { // for an hour less a minute
-			r.Report(broken(1))
+			r.Report(invalidEvent(1))
 			r.Report(ExternalChange("node-1", "nft", pid))
 			advance(20 * time.Second)
 		}
@@ -194,7 +194,7 @@ func TestASentenceIsReportedOnceAnHour(t *testing.T) {
 		}
 		r.Report(ExternalChange("node-1", "iptables", 1))
 		advance(2 * time.Minute)
-		r.Report(broken(1))
+		r.Report(invalidEvent(1))
 		r.Report(ExternalChange("node-1", "nft", 7))
 		advance(time.Minute)
 		if len(api.requests()) != 5 {
@@ -203,12 +203,12 @@ func TestASentenceIsReportedOnceAnHour(t *testing.T) {
 	})
 }
 
-func TestAFloodOfSentencesIsBoundedAndCounted(t *testing.T) {
+func TestManyReportsAreBoundedAndCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newServer()
 		r, log := proxy(t, api, "node-1")
 		for i := range 10000 {
-			r.Report(broken(i))
+			r.Report(invalidEvent(i))
 		}
 		r.Report(Started("node-1", "v1")) // a namespace of its own
 		synctest.Wait()
@@ -237,7 +237,7 @@ func TestAFloodOfSentencesIsBoundedAndCounted(t *testing.T) {
 		if lines := strings.Count(log.String(), "\n"); lines != 1 || !strings.Contains(log.String(), "event queue is full") {
 			t.Errorf("%d lines of log, want one: %s", lines, log)
 		}
-		r.Report(broken(9999))
+		r.Report(invalidEvent(9999))
 		advance(jitter)
 		if len(api.events()) != maxWaiting+1 {
 			t.Errorf("a dropped event cannot be reported later")
@@ -253,7 +253,7 @@ func TestDroppedEventsAreLoggedAgainAfterAWhile(t *testing.T) {
 		}
 		r, log := proxy(t, api, "node-1")
 		for i := range 12 {
-			r.Report(broken(i))
+			r.Report(invalidEvent(i))
 			advance(time.Minute)
 		}
 		if got := strings.Count(log.String(), "\n"); got != 2 || r.Dropped() != 12 {
@@ -293,24 +293,24 @@ func TestAttempts(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				api := newServer()
 				api.reject = func(context.Context) error {
-					if n := len(api.tries); n <= len(test.answers) {
+					if n := len(api.received); n <= len(test.answers) {
 						return test.answers[n-1]
 					}
 					return nil
 				}
 				r, _ := proxy(t, api, "node-1")
-				r.Report(broken(1))
+				r.Report(invalidEvent(1))
 				advance(50 * time.Minute)
 				if len(api.requests()) != test.requests || r.Dropped() != test.dropped {
 					t.Errorf("%d requests and %d dropped, want %d and %d", len(api.requests()), r.Dropped(), test.requests, test.dropped)
 				}
-				for _, try := range api.requests() {
-					if try.name != api.requests()[0].name {
-						t.Errorf("tried as %s and as %s", api.requests()[0].name, try.name)
+				for _, request := range api.requests() {
+					if request.name != api.requests()[0].name {
+						t.Errorf("tried as %s and as %s", api.requests()[0].name, request.name)
 					}
 				}
 				before := len(api.requests())
-				r.Report(broken(1))
+				r.Report(invalidEvent(1))
 				advance(time.Minute)
 				if moreRequests := len(api.requests()) - before; moreRequests != test.dropped {
 					t.Errorf("the same sentence caused %d more requests, want %d", moreRequests, test.dropped)
@@ -324,15 +324,15 @@ func TestAnUnresponsiveServerIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newServer()
 		api.reject = func(ctx context.Context) error {
-			if len(api.tries) > 2 {
+			if len(api.received) > 2 {
 				return nil
 			}
 			<-ctx.Done()
 			return ctx.Err()
 		}
 		r, _ := proxy(t, api, "node-1")
-		r.Report(broken(1))
-		r.Report(broken(2))
+		r.Report(invalidEvent(1))
+		r.Report(invalidEvent(2))
 		advance(2 * time.Minute)
 		if len(api.events()) != 2 || r.Dropped() != 0 {
 			t.Errorf("%d created and %d dropped, want 2 and none", len(api.events()), r.Dropped())
@@ -359,7 +359,7 @@ func TestEventsReportedDuringAnOutageAreCreatedLater(t *testing.T) {
 		r, log := proxy(t, api, "node-1")
 		for range hours * 60 { // a problem that lasts is reported again and again
 			for i := range sentences {
-				r.Report(broken(i))
+				r.Report(invalidEvent(i))
 			}
 			advance(time.Minute)
 		}
@@ -390,7 +390,7 @@ func TestTooManyEventsDuringAnOutageAreDroppedAndCounted(t *testing.T) {
 		end := outage(api)
 		r, _ := proxy(t, api, "node-1")
 		for i := range maxWaiting + more {
-			r.Report(broken(i))
+			r.Report(invalidEvent(i))
 			advance(time.Minute)
 		}
 		if len(reportedKeys(r)) != maxWaiting || r.Dropped() != more {
@@ -408,7 +408,7 @@ func TestANamespaceWithoutQuotaDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newServer()
 		api.reject = func(context.Context) error {
-			if strings.HasPrefix(api.tries[len(api.tries)-1].name, "full/") {
+			if strings.HasPrefix(api.received[len(api.received)-1].name, "full/") {
 				return apierrors.NewForbidden(schema.GroupResource{Resource: "events"}, "x", errors.New("exceeded quota"))
 			}
 			return nil
@@ -419,7 +419,7 @@ func TestANamespaceWithoutQuotaDelaysNoOther(t *testing.T) {
 		}
 		advance(time.Hour)
 		for i := range 10 {
-			r.Report(broken(i))
+			r.Report(invalidEvent(i))
 		}
 		// The longest pause; from then on every other attempt is for the other namespace.
 		advance(2*time.Minute + 10*2*interval)
@@ -432,7 +432,7 @@ func TestANamespaceWithoutQuotaDelaysNoOther(t *testing.T) {
 func TestReportDoesNotWaitForRun(t *testing.T) {
 	r := New(newServer(), "node-1", slog.New(slog.DiscardHandler))
 	for i := range 2 * maxWaiting {
-		r.Report(broken(i))
+		r.Report(invalidEvent(i))
 	}
 	if r.Dropped() != maxWaiting {
 		t.Errorf("%d dropped, want %d", r.Dropped(), maxWaiting)
@@ -469,7 +469,7 @@ func TestManyMayReportAtOnce(t *testing.T) {
 		for i := range 8 {
 			reporters.Go(func() {
 				for j := range 10 {
-					r.Report(broken(10*i + j))
+					r.Report(invalidEvent(10*i + j))
 				}
 			})
 		}

@@ -21,7 +21,7 @@ func rejected(object Reference, reason string) Event {
 }
 
 // onlyEvent returns the only Event about findings.
-func found(t *testing.T, object Reference, findings ...model.Finding) Event {
+func onlyEvent(t *testing.T, object Reference, findings ...model.Finding) Event {
 	t.Helper()
 	all := Findings(object, "node-1", findings)
 	if len(all) != 1 {
@@ -34,21 +34,21 @@ func TestTexts(t *testing.T) {
 	node := Reference{Kind: "Node", Name: "node-1", UID: "node-1"}
 	for title, test := range map[string]struct{ got, want Event }{
 		"an invalid object": {
-			found(t, web, model.Finding{Code: model.Invalid, Field: "spec.ports[0].port", Reason: "Invalid value: 70000"}),
+			onlyEvent(t, web, model.Finding{Code: model.Invalid, Field: "spec.ports[0].port", Reason: "Invalid value: 70000"}),
 			Event{
 				Regarding: web, Warning: true, Reason: "Invalid", Action: "Refuse",
 				Note: "Nodes keep the last known good version of this object, if they have one: spec.ports[0].port: Invalid value: 70000",
 			},
 		},
 		"an invalid label": {
-			found(t, node, model.Finding{Code: model.ValueIgnored, Field: "metadata.labels[a]", Reason: `Invalid value: "b"`}),
+			onlyEvent(t, node, model.Finding{Code: model.ValueIgnored, Field: "metadata.labels[a]", Reason: `Invalid value: "b"`}),
 			Event{
 				Regarding: node, Warning: true, Reason: "ValueIgnored", Action: "Ignore",
 				Note: `The rest of this object is active, without an invalid value: metadata.labels[a]: Invalid value: "b"`,
 			},
 		},
 		"parts that cannot be served": {
-			found(t, slice, model.Finding{Code: model.PartiallyIgnored, Field: "ports[1].port", Reason: "70000"},
+			onlyEvent(t, slice, model.Finding{Code: model.PartiallyIgnored, Field: "ports[1].port", Reason: "70000"},
 				model.Finding{Code: model.PartiallyIgnored, Field: "endpoints[2]", Reason: "loopback"}),
 			Event{
 				Regarding: slice, Warning: true, Reason: "PartiallyIgnored", Action: "Skip",
@@ -56,21 +56,21 @@ func TestTexts(t *testing.T) {
 			},
 		},
 		"topology keys without effect": {
-			found(t, web, model.Finding{Code: "TopologyKeysIgnored", Field: policy.TopologyKeysAnnotation, Reason: "the list is empty"}),
+			onlyEvent(t, web, model.Finding{Code: "TopologyKeysIgnored", Field: policy.TopologyKeysAnnotation, Reason: "the list is empty"}),
 			Event{
 				Regarding: web, Warning: true, Reason: "TopologyKeysIgnored", Action: "Ignore",
 				Note: "The Service is served as if it had no topology keys: vicinity.dev/topology-keys: the list is empty",
 			},
 		},
 		"another annotation without effect": {
-			found(t, web, model.Finding{Code: "ClientsIgnored", Field: policy.ClientsAnnotation, Reason: policy.ClientsNeedBound}),
+			onlyEvent(t, web, model.Finding{Code: "ClientsIgnored", Field: policy.ClientsAnnotation, Reason: policy.NeedsBound}),
 			Event{
 				Regarding: web, Warning: true, Reason: "ClientsIgnored", Action: "Ignore",
 				Note: "An annotation is ignored: vicinity.dev/clients: has no effect without a bound; add vicinity.dev/max-load",
 			},
 		},
 		"a frontend that another Service owns": {
-			found(t, web, model.LostFrontend{
+			onlyEvent(t, web, model.LostFrontend{
 				PortFrontend: model.PortFrontend{
 					Frontend: model.Frontend{Addr: model.AnyAddr(model.IPv4), Protocol: model.TCP, Port: 30080}, Kind: model.NodePort,
 				},
@@ -82,7 +82,7 @@ func TestTexts(t *testing.T) {
 			},
 		},
 		"a local finding": {
-			found(t, web, model.Finding{Code: model.SessionAffinityIgnored, Reason: "This Service is served without.", Local: true}),
+			onlyEvent(t, web, model.Finding{Code: model.SessionAffinityIgnored, Reason: "This Service is served without.", Local: true}),
 			Event{
 				Regarding: web, Warning: true, Reason: "SessionAffinityIgnored", Action: "Skip", Local: true,
 				Note: "On node node-1: This Service is served without.",
@@ -122,8 +122,8 @@ func TestTexts(t *testing.T) {
 // Codes of annotations have default texts.
 func TestEveryCodeHasTexts(t *testing.T) {
 	for _, code := range model.FindingCodes {
-		if of := TextsOf(code); of.LogStart == "" || of.LogEnd == "" || of.Action == "" {
-			t.Errorf("%s: %+v", code, of)
+		if codeTexts := TextsOf(code); codeTexts.LogStart == "" || codeTexts.LogEnd == "" || codeTexts.Action == "" {
+			t.Errorf("%s: %+v", code, codeTexts)
 		}
 	}
 	for code := range texts {

@@ -24,10 +24,10 @@ func TestAnExternalChangeCountsAsRepairedAfterALaterFullSync(t *testing.T) {
 		{"one for another reason", func() { r.SyncQueued(moment); r.SyncDone(moment, true) }, 2, 2},
 	} {
 		step.do()
-		noticed := testutil.ToFloat64(externalChanges.collector(r).WithLabelValues("IPv4", stageDetected))
+		detected := testutil.ToFloat64(externalChanges.collector(r).WithLabelValues("IPv4", stageDetected))
 		repaired := testutil.ToFloat64(externalChanges.collector(r).WithLabelValues("IPv4", stageRepaired))
-		if noticed != step.noticed || repaired != step.repaired {
-			t.Errorf("%s: %v detected and %v repaired, want %v and %v", step.title, noticed, repaired, step.noticed, step.repaired)
+		if detected != step.noticed || repaired != step.repaired {
+			t.Errorf("%s: %v detected and %v repaired, want %v and %v", step.title, detected, repaired, step.noticed, step.repaired)
 		}
 	}
 }

@@ -29,8 +29,8 @@ type PortCounts struct {
 type PortCounter struct {
 	onChange func(PortCounts)
 	// lastReport is the last report; changed is set if the counts may differ from it.
-	last    *PortCounts
-	changed bool
+	lastReport *PortCounts
+	changed    bool
 
 	byReason  map[PortReason]*int
 	byService map[model.ObjectName][]*int // by Service: one pointer for each port, because there may be very many
@@ -79,7 +79,7 @@ func appendReasons(list []PortReason, decision selection.Decision) []PortReason 
 }
 
 // OnApplied updates the counts of a Service.
-func (c *PortCounter) OnApplied(service model.ObjectName, value any) {
+func (c *PortCounter) OnApplied(service model.ObjectName, derived any) {
 	c.changed = true
 	for _, count := range c.byService[service] {
 		*count--
@@ -87,11 +87,11 @@ func (c *PortCounter) OnApplied(service model.ObjectName, value any) {
 	c.shares.Add(c.plans[service], -1)
 	delete(c.byService, service)
 	delete(c.plans, service)
-	added, isCounted := value.(contribution)
+	added, isCounted := derived.(contribution)
 	if !isCounted {
 		return
 	}
-	list := make([]*int, 0, len(added.reasons))
+	counts := make([]*int, 0, len(added.reasons))
 	for _, reason := range added.reasons {
 		count := c.byReason[reason]
 		if count == nil {
@@ -99,9 +99,9 @@ func (c *PortCounter) OnApplied(service model.ObjectName, value any) {
 			c.byReason[reason] = count
 		}
 		*count++
-		list = append(list, count)
+		counts = append(counts, count)
 	}
-	c.byService[service] = list
+	c.byService[service] = counts
 	c.shares.Add(added.plans, 1)
 	if len(added.plans) > 0 {
 		c.plans[service] = added.plans
@@ -110,17 +110,17 @@ func (c *PortCounter) OnApplied(service model.ObjectName, value any) {
 
 // OnSynced reports the counts if they changed.
 func (c *PortCounter) OnSynced(selection.SyncState) {
-	if !c.changed && c.last != nil {
+	if !c.changed && c.lastReport != nil {
 		return
 	}
 	current := PortCounts{Reasons: make(map[PortReason]int, len(c.byReason)), Shares: c.shares}
 	for reason, count := range c.byReason {
 		current.Reasons[reason] = *count
 	}
-	if c.changed = false; c.last != nil && c.last.equal(current) {
+	if c.changed = false; c.lastReport != nil && c.lastReport.equal(current) {
 		return
 	}
-	c.last = &current
+	c.lastReport = &current
 	c.onChange(current)
 }
 

@@ -85,14 +85,14 @@ type Handler struct {
 	reviews       singleflight.Group
 
 	mutex        sync.Mutex
-	decisions    map[key]decision
+	decisions    map[cacheKey]decision
 	unresponsive bool // the API server does not respond, and this was logged
 }
 
-// key identifies a token and a path. Tokens themselves are not stored.
-type key [sha256.Size]byte
+// cacheKey identifies a token and a path. Tokens themselves are not stored.
+type cacheKey [sha256.Size]byte
 
-func keyOf(token, path string) key { return sha256.Sum256([]byte(path + "\x00" + token)) }
+func cacheKeyOf(token, path string) cacheKey { return sha256.Sum256([]byte(path + "\x00" + token)) }
 
 // decision is a result of the API server: an HTTP status, 200 if it allows the request.
 type decision struct {
@@ -104,7 +104,7 @@ type decision struct {
 func New(reviewer Reviewer, next http.Handler, log *slog.Logger, now func() time.Time, permissionTTL time.Duration) *Handler {
 	return &Handler{
 		reviewer: reviewer, next: next, log: log, now: now, permissionTTL: permissionTTL,
-		reviewBudget: newBudget(), decisions: map[key]decision{},
+		reviewBudget: newBudget(), decisions: map[cacheKey]decision{},
 	}
 }
 
@@ -145,7 +145,7 @@ func deny(w http.ResponseWriter, status int) {
 // API server does not respond. Renewing one costs no budget: there are only as many as tokens that the API server
 // allowed, so an unknown client at the same address cannot block them.
 func (h *Handler) status(ctx context.Context, client netip.Addr, token, path string) int {
-	key := keyOf(token, path)
+	key := cacheKeyOf(token, path)
 	old, known := h.cached(key)
 	if known && h.isFresh(old) {
 		return old.status
@@ -166,7 +166,7 @@ func (h *Handler) status(ctx context.Context, client netip.Addr, token, path str
 }
 
 // review queries the API server and caches the result.
-func (h *Handler) review(ctx context.Context, key key, token, path string) (int, error) {
+func (h *Handler) review(ctx context.Context, key cacheKey, token, path string) (int, error) {
 	if d, known := h.cached(key); known && h.isFresh(d) { // another request was faster
 		return d.status, nil
 	}
@@ -174,7 +174,7 @@ func (h *Handler) review(ctx context.Context, key key, token, path string) (int,
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reviewTimeout)
 	defer cancel()
 	status, err := h.reviewer(ctx, token, path)
-	h.report(err)
+	h.logAvailability(err)
 	if err == nil {
 		h.store(key, decision{status, h.now()})
 	}
@@ -189,14 +189,14 @@ func (h *Handler) isFresh(d decision) bool {
 	return age < denialTTL
 }
 
-func (h *Handler) cached(key key) (decision, bool) {
+func (h *Handler) cached(key cacheKey) (decision, bool) {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
 	d, known := h.decisions[key]
 	return d, known
 }
 
-func (h *Handler) store(key key, d decision) {
+func (h *Handler) store(key cacheKey, d decision) {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
 	if len(h.decisions) >= maxCachedDecisions {
@@ -211,8 +211,8 @@ func (h *Handler) store(key key, d decision) {
 	}
 }
 
-// report logs once that the API server does not respond, and once that it does again.
-func (h *Handler) report(err error) {
+// logAvailability logs once that the API server does not respond, and once that it does again.
+func (h *Handler) logAvailability(err error) {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
 	switch {

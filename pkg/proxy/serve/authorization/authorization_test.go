@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// allowedFor is how long a permission is valid in these tests.
-const allowedFor = 2 * time.Minute
+// testPermissionTTL is how long a permission is valid in these tests.
+const testPermissionTTL = 2 * time.Minute
 
 // apiServer accepts tokens that begin with "reader", which may read /metrics, and the token "nobody", which may not.
 // e2e/scrape uses a real API server.
@@ -25,13 +25,13 @@ type apiServer struct {
 	reviews atomic.Int32
 	isDown  atomic.Bool
 	allows  atomic.Bool   // whether "reader..." may read
-	gate    chan struct{} // if set, reviews wait until it is closed
+	release chan struct{} // if set, reviews wait until it is closed
 }
 
 func (a *apiServer) review(_ context.Context, token, path string) (int, error) {
 	a.reviews.Add(1)
-	if a.gate != nil {
-		<-a.gate
+	if a.release != nil {
+		<-a.release
 	}
 	reader := strings.HasPrefix(token, "reader")
 	switch {
@@ -55,7 +55,7 @@ func newClock() *clock                    { c := &clock{}; c.advance(time.Hour);
 func newAPIServer() *apiServer            { a := &apiServer{}; a.allows.Store(true); return a }
 func newHandler(a *apiServer, c *clock, log *strings.Builder) *Handler {
 	next := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "metrics") })
-	return New(a.review, next, slog.New(slog.NewTextHandler(log, nil)), c.now, allowedFor)
+	return New(a.review, next, slog.New(slog.NewTextHandler(log, nil)), c.now, testPermissionTTL)
 }
 
 func get(h http.Handler, method, path, authorization string) *httptest.ResponseRecorder {
@@ -120,7 +120,7 @@ func TestReviewsAreCachedForAWhile(t *testing.T) {
 	check("nobody", 403, 1)
 	api.allows.Store(false)
 	check("reader", 200, 0)
-	clock.advance(allowedFor)
+	clock.advance(testPermissionTTL)
 	check("reader", 403, 1)
 }
 
@@ -132,7 +132,7 @@ func TestPermissionOutlivesTheAPIServerForAnHour(t *testing.T) {
 	}
 	api.isDown.Store(true)
 	for range 5 {
-		clock.advance(allowedFor)
+		clock.advance(testPermissionTTL)
 		if got := get(h, "GET", "/metrics", "Bearer reader").Code; got != 200 {
 			t.Errorf("while the API server is unavailable: status %d, want 200", got)
 		}
@@ -182,7 +182,7 @@ func TestUnknownClientDoesNotBlockOthers(t *testing.T) {
 			if limit := clientBurst + seconds*clientReviews; rejected < seconds*50-limit {
 				t.Errorf("%d of %d tokens were rejected without a review, want all but %d", rejected, seconds*50, limit)
 			}
-			readers := seconds + seconds/int(allowedFor.Seconds()) + 1
+			readers := seconds + seconds/int(testPermissionTTL.Seconds()) + 1
 			if got, limit := int(api.reviews.Load()), clientBurst+seconds*clientReviews+readers; got > limit {
 				t.Errorf("%d reviews in %d s, want at most %d", got, seconds, limit)
 			}
@@ -209,13 +209,13 @@ func TestReviewsOfUnknownTokensAreRateLimited(t *testing.T) {
 	}
 }
 
-// TestARevokedTokenEndsWhileUnknownTokensAreTried: requests over our own limit do not extend an expired permission.
-func TestARevokedTokenEndsWhileUnknownTokensAreTried(t *testing.T) {
+// TestRevokedTokenIsRejectedDespiteManyRequests: requests over our own limit do not extend an expired permission.
+func TestRevokedTokenIsRejectedDespiteManyRequests(t *testing.T) {
 	api, clock := newAPIServer(), newClock()
 	h := newHandler(api, clock, &strings.Builder{})
 	get(h, "GET", "/metrics", "Bearer reader")
 	api.allows.Store(false)
-	clock.advance(allowedFor)
+	clock.advance(testPermissionTTL)
 	for second := range 30 {
 		for i := range 2 * allBurst {
 			getFrom(h, fmt.Sprintf("10.0.%d.1", i), "GET", "/metrics", fmt.Sprintf("Bearer stranger-%d-%d", second, i))
@@ -227,9 +227,9 @@ func TestARevokedTokenEndsWhileUnknownTokensAreTried(t *testing.T) {
 	}
 }
 
-func TestConcurrentReviewsOfAKeyAreOne(t *testing.T) {
+func TestConcurrentReviewsAreShared(t *testing.T) {
 	api := newAPIServer()
-	api.gate = make(chan struct{})
+	api.release = make(chan struct{})
 	h := newHandler(api, newClock(), &strings.Builder{})
 	var requests sync.WaitGroup
 	for range 8 {
@@ -242,7 +242,7 @@ func TestConcurrentReviewsOfAKeyAreOne(t *testing.T) {
 	for api.reviews.Load() == 0 {
 		time.Sleep(time.Millisecond)
 	}
-	close(api.gate)
+	close(api.release)
 	requests.Wait()
 	if got := api.reviews.Load(); got != 1 {
 		t.Errorf("%d reviews, want 1", got)

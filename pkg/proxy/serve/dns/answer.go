@@ -75,7 +75,7 @@ var queryTypes = map[dnsmessage.Type]string{dnsmessage.TypeA: "A", dnsmessage.Ty
 type responseBuilder struct {
 	zone    Zone
 	header  dnsmessage.Header
-	query   parsedQuery // zero if no question could be parsed
+	query   parsedQuestion // zero if no question could be parsed
 	edns    bool
 	badEDNS bool // an unknown EDNS version
 	limit   int
@@ -103,7 +103,7 @@ func (z Zone) Answer(
 		return b.fail(dnsmessage.RCodeNotImplemented), result
 	}
 	var ok bool
-	if b.query, ok = parseQuery(query); !ok || parser.SkipQuestion() != nil {
+	if b.query, ok = parseQuestion(query); !ok || parser.SkipQuestion() != nil {
 		return b.fail(dnsmessage.RCodeFormatError), result
 	}
 	size, err := b.readEDNS(&parser)

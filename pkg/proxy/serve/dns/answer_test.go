@@ -13,37 +13,37 @@ import (
 )
 
 const (
-	webName = "web.shop.svc.cluster.local."
-	portOf  = "_http._tcp." + webName
-	soa     = "authority: SOA ns.dns.cluster.local. hostmaster.cluster.local. 1 7200 1800 86400 5"
+	webName      = "web.shop.svc.cluster.local."
+	httpPortName = "_http._tcp." + webName
+	soa          = "authority: SOA ns.dns.cluster.local. hostmaster.cluster.local. 1 7200 1800 86400 5"
 )
 
 func TestAnswerRecords(t *testing.T) {
-	zoned := fixtures{
+	zoned := fixture{
 		keys: []policy.Key{policy.Zone, policy.AnyNode},
 		endpoints: []string{
 			"10.0.0.1 a", "10.0.0.2 a unready", "10.0.0.3 b", "10.0.0.4 a terminating", "10.0.0.5 a name=web-5", "fd00::1 b",
 		},
 	}
-	hard := fixtures{keys: []policy.Key{policy.Zone}, endpoints: []string{"10.0.0.3 b", "fd00::1 a"}}
-	one := fixtures{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a"}}
-	dual := fixtures{keys: zoned.keys, endpoints: []string{"10.0.0.1 a name=web-0", "fd00::1 a name=web-0", "10.0.0.2 b name=web-0"}}
-	none := fixtures{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a unready", "10.0.0.2 a terminating"}}
+	hard := fixture{keys: []policy.Key{policy.Zone}, endpoints: []string{"10.0.0.3 b", "fd00::1 a"}}
+	one := fixture{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a"}}
+	dual := fixture{keys: zoned.keys, endpoints: []string{"10.0.0.1 a name=web-0", "fd00::1 a name=web-0", "10.0.0.2 b name=web-0"}}
+	none := fixture{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a unready", "10.0.0.2 a terminating"}}
 	for _, test := range []struct {
 		title string
-		world fixtures
+		world fixture
 		query string
 		want  string
 	}{
 		{"ready endpoints of the local zone", zoned, "A " + webName, "NOERROR; A 10.0.0.1, A 10.0.0.5"},
 		{"each family is decided independently", zoned, "AAAA " + webName, "NOERROR; AAAA fd00::1"},
 		{"upper case", zoned, "A wEb.Shop.SVC.cluster.LOCAL.", "NOERROR; A 10.0.0.1, A 10.0.0.5"},
-		{"a port by name", zoned, "SRV " + portOf, "NOERROR; SRV 0 33 8080 10-0-0-1." + webName + ", SRV 0 33 8080 fd00--1." + webName +
+		{"a port by name", zoned, "SRV " + httpPortName, "NOERROR; SRV 0 33 8080 10-0-0-1." + webName + ", SRV 0 33 8080 fd00--1." + webName +
 			", SRV 0 33 8080 web-5." + webName + "; additional: A 10.0.0.1, A 10.0.0.5, AAAA fd00::1"},
 		{"all ports", one, "SRV " + webName, "NOERROR; SRV 0 50 5353 10-0-0-1." + webName + ", SRV 0 50 8080 10-0-0-1." + webName +
 			"; additional: A 10.0.0.1"},
-		{"the addresses of a port", zoned, "A " + portOf, "NOERROR; A 10.0.0.1, A 10.0.0.5"},
-		{"one name in both families", dual, "SRV " + portOf, "NOERROR; SRV 0 50 8080 web-0." + webName +
+		{"the addresses of a port", zoned, "A " + httpPortName, "NOERROR; A 10.0.0.1, A 10.0.0.5"},
+		{"one name in both families", dual, "SRV " + httpPortName, "NOERROR; SRV 0 50 8080 web-0." + webName +
 			"; additional: A 10.0.0.1, AAAA fd00::1"},
 		{"the other family only", one, "AAAA " + webName, "NOERROR; " + soa},
 		{"a hard key without a matching endpoint", hard, "A " + webName, "NOERROR; " + soa},
@@ -73,8 +73,8 @@ func TestAnswerRecords(t *testing.T) {
 			query := newQuery(t, test.query)
 			for _, transport := range []Transport{UDP, TCP} {
 				got, _, result := exchange(t, query, transport, test.world.lookup())
-				if words := answerText(got); words != test.want {
-					t.Errorf("got  %s\nwant %s", words, test.want)
+				if text := answerText(got); text != test.want {
+					t.Errorf("got  %s\nwant %s", text, test.want)
 				}
 				if got.Question[0] != query.Question[0] {
 					t.Errorf("the response repeats the question as %v, want %v", got.Question[0], query.Question[0])
@@ -95,7 +95,7 @@ func TestAnswerRecords(t *testing.T) {
 
 // TestUnusualQueries covers messages that resolvers do not usually send.
 func TestUnusualQueries(t *testing.T) {
-	one := fixtures{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a"}}.lookup()
+	one := fixture{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a"}}.lookup()
 	for title, test := range map[string]struct {
 		change func(*miekg.Msg)
 		want   string
@@ -106,11 +106,11 @@ func TestUnusualQueries(t *testing.T) {
 		"another class":     {func(m *miekg.Msg) { m.Question[0].Qclass = miekg.ClassCHAOS }, "REFUSED"},
 		"an unknown EDNS":   {func(m *miekg.Msg) { m.SetEdns0(4096, false); m.IsEdns0().SetVersion(1) }, "BADVERS"},
 		"two OPT records":   {func(m *miekg.Msg) { m.SetEdns0(4096, false); m.Extra = append(m.Extra, m.Extra[0]) }, "FORMERR"},
-		"an answer record":  {func(m *miekg.Msg) { m.Answer = []miekg.RR{anAnswer(m)} }, "NOERROR; A 10.0.0.1"},
+		"an answer record":  {func(m *miekg.Msg) { m.Answer = []miekg.RR{answerRecord(m)} }, "NOERROR; A 10.0.0.1"},
 		"a small EDNS size": {func(m *miekg.Msg) { m.SetEdns0(100, true) }, "NOERROR; A 10.0.0.1"},
 		"a dot in a label":  {func(m *miekg.Msg) { m.Question[0].Name = `a\.b.`; m.SetEdns0(1400, true) }, "REFUSED"},
 		"a dot in a label of an additional record": {func(m *miekg.Msg) {
-			m.Extra = []miekg.RR{anAnswer(m)}
+			m.Extra = []miekg.RR{answerRecord(m)}
 			m.Extra[0].Header().Name = `a\.b.`
 			m.SetEdns0(1400, true)
 		}, "NOERROR; A 10.0.0.1"},
@@ -119,12 +119,12 @@ func TestUnusualQueries(t *testing.T) {
 			query := newQuery(t, "A "+webName)
 			test.change(query)
 			got, _, _ := exchange(t, query, UDP, one)
-			words := answerText(got)
-			if words == "BADSIG" { // the library's name of the same number
-				words = "BADVERS"
+			text := answerText(got)
+			if text == "BADSIG" { // the library's name of the same number
+				text = "BADVERS"
 			}
-			if words != test.want {
-				t.Errorf("got %s, want %s", words, test.want)
+			if text != test.want {
+				t.Errorf("got %s, want %s", text, test.want)
 			}
 			if (got.IsEdns0() != nil) != (query.IsEdns0() != nil) && test.want != "FORMERR" {
 				t.Errorf("response has OPT: %t, query: %t", got.IsEdns0() != nil, query.IsEdns0() != nil)
@@ -146,7 +146,7 @@ func TestUnusualQueries(t *testing.T) {
 
 // TestFormatErrorOnlyForMalformedQueries: after FORMERR the node's cache does not query the cluster's DNS.
 func TestFormatErrorOnlyForMalformedQueries(t *testing.T) {
-	lookup := fixtures{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a"}}.lookup()
+	lookup := fixture{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a"}}.lookup()
 	label := func(size int) string { return string(rune(size)) + strings.Repeat("x", size) }
 	const typeAndClass = "\x00\x01\x00\x01"
 	for title, test := range map[string]struct {
@@ -178,27 +178,27 @@ func TestFormatErrorOnlyForMalformedQueries(t *testing.T) {
 // TestOnlyASCIIIsCaseInsensitive: case folding maps some other characters to ASCII letters, but in DNS they are
 // different names.
 func TestOnlyASCIIIsCaseInsensitive(t *testing.T) {
-	records := NewRecords(fixtures{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a"}}.decisions(), testZone)
+	records := NewRecords(fixture{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a"}}.decisions(), testZone)
 	lookup := func(name model.ObjectName) *Records {
 		if name != (model.ObjectName{Namespace: "sick", Name: "kiosk"}) {
 			return nil
 		}
 		return records
 	}
-	const ours = "kiosk.sick.svc.cluster.local."
-	if got, _, _ := exchange(t, newQuery(t, "A "+strings.ToUpper(ours)), UDP, lookup); len(got.Answer) != 1 {
+	const serviceName = "kiosk.sick.svc.cluster.local."
+	if got, _, _ := exchange(t, newQuery(t, "A "+strings.ToUpper(serviceName)), UDP, lookup); len(got.Answer) != 1 {
 		t.Errorf("in capitals: %s, want one record", answerText(got))
 	}
-	for letter, alike := range map[string]string{"k": "\u212a", "s": "\u017f", "i": "\u0130", "K": "\u212a"} { // Kelvin, long s, dotted I
-		if name := strings.ReplaceAll(ours, letter, alike); name != ours {
+	for letter, lookalike := range map[string]string{"k": "\u212a", "s": "\u017f", "i": "\u0130", "K": "\u212a"} { // Kelvin, long s, dotted I
+		if name := strings.ReplaceAll(serviceName, letter, lookalike); name != serviceName {
 			if got, _, _ := exchange(t, newQuery(t, "A "+name), UDP, lookup); answerText(got) != "REFUSED" {
-				t.Errorf("with %q for %s: %s, want REFUSED", alike, letter, answerText(got))
+				t.Errorf("with %q for %s: %s, want REFUSED", lookalike, letter, answerText(got))
 			}
 		}
 	}
 }
 
-func anAnswer(m *miekg.Msg) *miekg.A {
+func answerRecord(m *miekg.Msg) *miekg.A {
 	header := miekg.RR_Header{Name: m.Question[0].Name, Rrtype: miekg.TypeA, Class: miekg.ClassINET, Ttl: 1}
 	return &miekg.A{Hdr: header, A: []byte{1, 2, 3, 4}}
 }
@@ -225,7 +225,7 @@ func TestLongAnswers(t *testing.T) {
 		"A, EDNS":              {many(100, "10.0.%d.%d a"), "A " + webName, 1232, UDP, 73, true, 1232},
 		"A, EDNS, too much":    {many(100, "10.0.%d.%d a"), "A " + webName, 65535, UDP, 73, true, 1232},
 		"AAAA, 512 bytes":      {many(100, "fd00::%x:%x a"), "AAAA " + webName, 0, UDP, 16, true, 512},
-		"SRV, 512 bytes":       {many(100, "10.0.%d.%d a"), "SRV " + portOf, 0, UDP, 8, true, 512},
+		"SRV, 512 bytes":       {many(100, "10.0.%d.%d a"), "SRV " + httpPortName, 0, UDP, 8, true, 512},
 		"A over TCP":           {many(1000, "10.0.%d.%d a"), "A " + webName, 0, TCP, 1000, false, 65535},
 		"A over TCP, too many": {many(5000, "10.0.%d.%d a"), "A " + webName, 0, TCP, 4093, false, 65535},
 		"AAAA over TCP":        {many(5000, "fd00::%x:%x a"), "AAAA " + webName, 0, TCP, 2338, false, 65535},
@@ -235,7 +235,7 @@ func TestLongAnswers(t *testing.T) {
 			if test.size > 0 {
 				query.SetEdns0(test.size, false)
 			}
-			lookup := fixtures{keys: []policy.Key{policy.AnyNode}, endpoints: test.endpoints}.lookup()
+			lookup := fixture{keys: []policy.Key{policy.AnyNode}, endpoints: test.endpoints}.lookup()
 			got, length, _ := exchange(t, query, test.transport, lookup)
 			if len(got.Answer) != test.records || got.Truncated != test.truncated || length > test.length {
 				t.Errorf("%d records, truncated: %t, %d bytes; want %d, %t, at most %d",
@@ -260,7 +260,7 @@ func TestLongAnswers(t *testing.T) {
 
 // TestLoadBoundDeterminesFirstAddress: an endpoint comes first in proportion to its slots.
 func TestLoadBoundDeterminesFirstAddress(t *testing.T) {
-	decisions := fixtures{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a", "10.0.0.2 a", "10.0.0.3 a"}}.decisions()
+	decisions := fixture{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a", "10.0.0.2 a", "10.0.0.3 a"}}.decisions()
 	for i := range decisions {
 		if choice := &decisions[i].Selection.Cluster; len(choice.Endpoints) == 3 {
 			choice.Slots = []int{5, 1, 2}
@@ -280,28 +280,28 @@ func TestLoadBoundDeterminesFirstAddress(t *testing.T) {
 			}
 			return slot
 		})
-		var read miekg.Msg
-		if err := read.Unpack(answer); err != nil {
+		var parsed miekg.Msg
+		if err := parsed.Unpack(answer); err != nil {
 			t.Fatal(err)
 		}
-		order = append(order, read.Answer[0].(*miekg.A).A.String())
+		order = append(order, parsed.Answer[0].(*miekg.A).A.String())
 	}
 	if got, want := strings.Join(order, " "), strings.Repeat("10.0.0.1 ", 5)+"10.0.0.2 10.0.0.3 10.0.0.3"; got != want {
 		t.Errorf("first addresses %s, want %s", got, want)
 	}
-	got, _, _ := exchange(t, newQuery(t, "SRV "+portOf), UDP, lookup)
+	got, _, _ := exchange(t, newQuery(t, "SRV "+httpPortName), UDP, lookup)
 	want := "NOERROR; SRV 0 1 8080 10-0-0-2." + webName + ", SRV 0 2 8080 10-0-0-3." + webName + ", SRV 0 5 8080 10-0-0-1." + webName +
 		"; additional: A 10.0.0.1, A 10.0.0.2, A 10.0.0.3"
-	if words := answerText(got); words != want {
-		t.Errorf("got  %s\nwant %s", words, want)
+	if text := answerText(got); text != want {
+		t.Errorf("got  %s\nwant %s", text, want)
 	}
 }
 
 // FuzzAnswer: for any input, the response is not too long for the transport, another library can parse it, it is marked
 // as a response, and Answer would not respond to it.
 func FuzzAnswer(f *testing.F) {
-	lookup := fixtures{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a", "10.0.0.2 b name=web-2", "fd00::1 b"}}.lookup()
-	for _, name := range []string{webName, portOf, "x." + webName, ".", `a\.b.` + webName, `\000\255\226\132\170.example.`} {
+	lookup := fixture{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a", "10.0.0.2 b name=web-2", "fd00::1 b"}}.lookup()
+	for _, name := range []string{webName, httpPortName, "x." + webName, ".", `a\.b.` + webName, `\000\255\226\132\170.example.`} {
 		for _, typ := range []uint16{miekg.TypeA, miekg.TypeAAAA, miekg.TypeSRV, miekg.TypeTXT} {
 			query := new(miekg.Msg).SetQuestion(name, typ)
 			for range 2 {
@@ -330,11 +330,11 @@ func checkAnswer(t *testing.T, query []byte, lookup func(model.ObjectName) *Reco
 			}
 			continue
 		}
-		var read miekg.Msg
-		if err := read.Unpack(answer); err != nil || !read.Response || len(answer) > maxLength {
+		var parsed miekg.Msg
+		if err := parsed.Unpack(answer); err != nil || !parsed.Response || len(answer) > maxLength {
 			t.Errorf("%x: response %x, %d bytes: %v", query, answer, len(answer), err)
 		}
-		if isWellFormed(query) && read.Rcode == miekg.RcodeFormatError {
+		if isWellFormed(query) && parsed.Rcode == miekg.RcodeFormatError {
 			t.Errorf("%x is well-formed, but the response is FORMERR", query)
 		}
 		if again, _ := testZone.Answer(answer, transport, lookup, firstTarget); again != nil {
@@ -346,27 +346,27 @@ func checkAnswer(t *testing.T, query []byte, lookup func(model.ObjectName) *Reco
 // isWellFormed reports whether another library can parse a query: one question, whose name is not a pointer, and at
 // most one OPT record.
 func isWellFormed(query []byte) bool {
-	var read miekg.Msg
-	if read.Unpack(query) != nil || len(read.Question) != 1 || read.Opcode != miekg.OpcodeQuery || len(query) < headerSize {
+	var parsed miekg.Msg
+	if parsed.Unpack(query) != nil || len(parsed.Question) != 1 || parsed.Opcode != miekg.OpcodeQuery || len(query) < headerSize {
 		return false
 	}
-	options, records := 0, len(read.Answer)+len(read.Ns)+len(read.Extra)
-	for _, record := range read.Extra {
+	optRecords, records := 0, len(parsed.Answer)+len(parsed.Ns)+len(parsed.Extra)
+	for _, record := range parsed.Extra {
 		if record.Header().Rrtype == miekg.TypeOPT {
-			options++
+			optRecords++
 		}
 	}
 	counted := 0 // that library tolerates missing records, and data after the question
 	for _, at := range []int{6, 8, 10} {
 		counted += int(query[at])<<8 | int(query[at+1])
 	}
-	packed, err := read.Pack()
+	packed, err := parsed.Pack()
 	isPointer := bytes.ContainsFunc(query[headerSize:], func(r rune) bool { return r >= 0xc0 })
-	return options < 2 && counted == records && !isPointer && err == nil && len(packed) <= len(query)
+	return optRecords < 2 && counted == records && !isPointer && err == nil && len(packed) <= len(query)
 }
 
 // TestMutatedQueries changes a few bytes of a valid query, millions of times if VICINITY_MUTATIONS is set accordingly.
 func TestMutatedQueries(t *testing.T) {
-	lookup := fixtures{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a", "10.0.0.2 b name=web-2", "fd00::1 b"}}.lookup()
+	lookup := fixture{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a", "10.0.0.2 b name=web-2", "fd00::1 b"}}.lookup()
 	mutate(t, lookup)
 }

@@ -17,16 +17,16 @@ import (
 
 var testZone = Zone{Domain: "cluster.local", TTL: 5 * time.Second}
 
-// fixtures is a headless Service shop/web from the point of view of node n1 in zone a. Its ports are http and an
+// fixture is a headless Service shop/web from the point of view of node n1 in zone a. Its ports are http and an
 // unnamed UDP one, which its endpoints serve at 8080 and 5353.
-type fixtures struct {
+type fixture struct {
 	keys []policy.Key
 	// endpoints are "ADDRESS ZONE", with optional words: "unready", "terminating", "name=HOSTNAME".
 	endpoints []string
 	families  []model.Family // the proxy's families; both if empty
 }
 
-func (f fixtures) decisions() []selection.Decision {
+func (f fixture) decisions() []selection.Decision {
 	name := model.ObjectName{Namespace: "shop", Name: "web"}
 	service := &model.Service{
 		Name: name, IsHeadless: true, Topology: policy.Topology{Keys: f.keys},
@@ -79,7 +79,7 @@ func addEndpoint(all map[model.ObjectName]*model.EndpointSlice, service model.Ob
 }
 
 // lookup returns a lookup function that finds only shop/web.
-func (f fixtures) lookup() func(model.ObjectName) *Records {
+func (f fixture) lookup() func(model.ObjectName) *Records {
 	records := NewRecords(f.decisions(), testZone)
 	return func(name model.ObjectName) *Records {
 		if name != (model.ObjectName{Namespace: "shop", Name: "web"}) {
@@ -96,11 +96,11 @@ func firstTarget(uint32) uint32 { return 0 }
 func newQuery(t *testing.T, text string) *miekg.Msg {
 	t.Helper()
 	typ, name, _ := strings.Cut(text, " ")
-	number, known := miekg.StringToType[typ]
+	typeCode, known := miekg.StringToType[typ]
 	if !known {
 		t.Fatalf("unknown type %s", typ)
 	}
-	return new(miekg.Msg).SetQuestion(name, number)
+	return new(miekg.Msg).SetQuestion(name, typeCode)
 }
 
 // exchange sends a query that another library wrote, and parses the response with that library.
@@ -111,21 +111,21 @@ func exchange(t *testing.T, query *miekg.Msg, transport Transport, lookup func(m
 		t.Fatal(err)
 	}
 	answer, result := testZone.Answer(packed, transport, lookup, firstTarget)
-	var read miekg.Msg
-	if err := read.Unpack(answer); err != nil {
+	var parsed miekg.Msg
+	if err := parsed.Unpack(answer); err != nil {
 		t.Fatalf("parse response %x: %v", answer, err)
 	}
-	if read.Id != query.Id || !read.Response || read.RecursionAvailable {
-		t.Errorf("header %+v does not match the query's %+v", read.MsgHdr, query.MsgHdr)
+	if parsed.Id != query.Id || !parsed.Response || parsed.RecursionAvailable {
+		t.Errorf("header %+v does not match the query's %+v", parsed.MsgHdr, query.MsgHdr)
 	}
-	return &read, len(answer), result
+	return &parsed, len(answer), result
 }
 
 // answerText formats a response on one line: its code, and the sorted records of each section.
 func answerText(answer *miekg.Msg) string {
-	words := []string{miekg.RcodeToString[answer.Rcode]}
+	parts := []string{miekg.RcodeToString[answer.Rcode]}
 	if answer.Truncated {
-		words = append(words, "truncated")
+		parts = append(parts, "truncated")
 	}
 	for _, section := range []struct {
 		name    string
@@ -142,8 +142,8 @@ func answerText(answer *miekg.Msg) string {
 		}
 		slices.Sort(texts)
 		if len(texts) > 0 {
-			words = append(words, strings.TrimSpace(section.name+" "+strings.Join(texts, ", ")))
+			parts = append(parts, strings.TrimSpace(section.name+" "+strings.Join(texts, ", ")))
 		}
 	}
-	return strings.Join(words, "; ")
+	return strings.Join(parts, "; ")
 }

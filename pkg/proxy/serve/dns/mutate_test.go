@@ -20,34 +20,34 @@ func mutate(t *testing.T, lookup func(model.ObjectName) *Records) {
 			t.Fatal(err)
 		}
 	}
-	var good [][]byte
-	for _, text := range []string{"A " + webName, "SRV " + portOf, "AAAA " + webName, "TXT .", `A a\.b.` + webName} {
+	var valid [][]byte
+	for _, text := range []string{"A " + webName, "SRV " + httpPortName, "AAAA " + webName, "TXT .", `A a\.b.` + webName} {
 		query := newQuery(t, text)
 		for range 2 {
 			packed, err := query.Pack()
 			if err != nil {
 				t.Fatal(err)
 			}
-			good = append(good, packed)
+			valid = append(valid, packed)
 			query.SetEdns0(4096, true)
 		}
 	}
 	seed := rand.Uint64()
 	t.Logf("seed %d, %d queries", seed, count)
-	chance := rand.New(rand.NewPCG(seed, 0))
+	random := rand.New(rand.NewPCG(seed, 0))
 	for range count {
-		query := slices.Clone(good[chance.IntN(len(good))])
-		for range 1 + chance.IntN(4) {
-			at := chance.IntN(len(query))
-			switch chance.IntN(6) {
+		query := slices.Clone(valid[random.IntN(len(valid))])
+		for range 1 + random.IntN(4) {
+			at := random.IntN(len(query))
+			switch random.IntN(6) {
 			case 0:
-				query = slices.Insert(query, at, byte(chance.Uint32()))
+				query = slices.Insert(query, at, byte(random.Uint32()))
 			case 1:
 				if len(query) > 1 {
 					query = slices.Delete(query, at, at+1)
 				}
 			default:
-				query[at] = byte(chance.Uint32())
+				query[at] = byte(random.Uint32())
 			}
 		}
 		checkAnswer(t, query, lookup)

@@ -16,8 +16,8 @@ const (
 	maxLabelLength = 63
 )
 
-// parsedQuery is the parsed question of a query.
-type parsedQuery struct {
+// parsedQuestion is the parsed question of a query.
+type parsedQuestion struct {
 	// raw is the question as received; responses repeat it.
 	raw []byte
 	dnsmessage.Question
@@ -25,30 +25,30 @@ type parsedQuery struct {
 	hasDot bool
 }
 
-// parseQuery parses the question of a query, which must have exactly one. It rejects only a name whose encoding is
+// parseQuestion parses the question of a query, which must have exactly one. It rejects only a name whose encoding is
 // invalid: another server may have names whose labels contain any bytes.
-func parseQuery(query []byte) (parsedQuery, bool) {
+func parseQuestion(query []byte) (parsedQuestion, bool) {
 	if binary.BigEndian.Uint16(query[4:]) != 1 {
-		return parsedQuery{}, false
+		return parsedQuestion{}, false
 	}
-	rest, text, parsed := query[headerSize:], []byte(nil), parsedQuery{}
+	rest, text, parsed := query[headerSize:], []byte(nil), parsedQuestion{}
 	for {
 		if len(rest) == 0 {
-			return parsedQuery{}, false
+			return parsedQuestion{}, false
 		}
 		size := int(rest[0])
 		if rest = rest[1:]; size == 0 {
 			break
 		}
 		if size > maxLabelLength || size > len(rest) { // or a compression pointer, although no name precedes this one
-			return parsedQuery{}, false
+			return parsedQuestion{}, false
 		}
 		parsed.hasDot = parsed.hasDot || bytes.IndexByte(rest[:size], '.') >= 0
 		text = append(append(text, rest[:size]...), '.')
 		rest = rest[size:]
 	}
 	if len(text) > maxNameLength || len(rest) < 4 {
-		return parsedQuery{}, false
+		return parsedQuestion{}, false
 	}
 	parsed.raw = query[headerSize : len(query)-len(rest)+4]
 	parsed.Type = dnsmessage.Type(binary.BigEndian.Uint16(rest))
@@ -73,8 +73,8 @@ func lower(name string) string {
 	return string(lowered)
 }
 
-// question is the parsed form of the name in a query.
-type question struct {
+// parsedName is the parsed form of the name in a query.
+type parsedName struct {
 	service model.ObjectName
 	// port is the port in _port._protocol.service.…; empty for the Service's own name.
 	port portName
@@ -83,26 +83,26 @@ type question struct {
 // parseName parses a name below a domain, "svc.cluster.local." in lower case: "web.shop.svc.cluster.local." or
 // "_http._tcp.web.shop.svc.cluster.local.". Other names are not served: the name of a single endpoint leaves nothing to
 // choose.
-func parseName(name, domain string) (question, bool) {
+func parseName(name, domain string) (parsedName, bool) {
 	labels, isBelow := strings.CutSuffix(lower(name), "."+domain)
 	if !isBelow {
-		return question{}, false
+		return parsedName{}, false
 	}
 	switch parts := strings.Split(labels, "."); {
 	case len(parts) == 2:
-		return question{service: model.ObjectName{Namespace: parts[1], Name: parts[0]}}, true
+		return parsedName{service: model.ObjectName{Namespace: parts[1], Name: parts[0]}}, true
 	case len(parts) == 4 && len(parts[0]) > 1 && len(parts[1]) > 1 && parts[0][0] == '_' && parts[1][0] == '_':
-		return question{
+		return parsedName{
 			service: model.ObjectName{Namespace: parts[3], Name: parts[2]}, port: portName{parts[0][1:], parts[1][1:]},
 		}, true
 	}
-	return question{}, false
+	return parsedName{}, false
 }
 
 // find returns the records for a parsed name and a type. It returns false if the Service does not have the port: the
 // cluster's DNS answers that.
-func (r *Records) find(q question, typ dnsmessage.Type) (rrset, bool) {
-	sets := &r.service
+func (r *Records) find(q parsedName, typ dnsmessage.Type) (rrset, bool) {
+	sets := &r.serviceSets
 	if q.port != (portName{}) {
 		if sets = r.ports[q.port]; sets == nil {
 			return rrset{}, false
@@ -114,6 +114,6 @@ func (r *Records) find(q question, typ dnsmessage.Type) (rrset, bool) {
 	case dnsmessage.TypeAAAA:
 		return sets.addresses[model.IPv6], true
 	default:
-		return sets.services, true
+		return sets.srv, true
 	}
 }

@@ -13,8 +13,8 @@ import (
 // Records are the records of one Service: of its own name, and of the name of each of its ports. All work beyond
 // writing a response is done once, when they are built: a response needs no lookup per record.
 type Records struct {
-	service recordSets
-	ports   map[portName]*recordSets
+	serviceSets recordSets
+	ports       map[portName]*recordSets
 	// sharedNames maps each name that several endpoints share to all its addresses, such as a pod with a hostname and an
 	// address of each family.
 	sharedNames map[string][]netip.Addr
@@ -26,7 +26,7 @@ type portName struct{ name, protocol string }
 // recordSets are the record sets of one name.
 type recordSets struct {
 	addresses [model.IPv6 + 1]rrset // A and AAAA
-	services  rrset                 // SRV
+	srv       rrset                 // SRV
 }
 
 // rrset consists of lists of targets, in order. Each target has one record, and no two targets have the same one (RFC
@@ -78,14 +78,14 @@ func NewRecords(decisions []selection.Decision, zone Zone) *Records {
 
 // sharedHostnames returns the addresses of each name that has several.
 func sharedHostnames(decisions []selection.Decision) map[string][]netip.Addr {
-	type named struct {
+	type nameAndAddr struct {
 		name string
 		addr netip.Addr
 	}
-	all, seen := map[string][]netip.Addr{}, map[named]bool{}
+	all, seen := map[string][]netip.Addr{}, map[nameAndAddr]bool{}
 	for i := range decisions {
 		for _, t := range targetsOf(&decisions[i]).list {
-			record := named{t.name(), t.addr.Addr()}
+			record := nameAndAddr{t.name(), t.addr.Addr()}
 			if !seen[record] {
 				seen[record] = true
 				all[record.name] = append(all[record.name], record.addr)
@@ -127,20 +127,20 @@ func newRecordsBuilder(decision *selection.Decision, zone Zone) *recordsBuilder 
 
 func (b *recordsBuilder) add(decision *selection.Decision) {
 	chosen := targetsOf(decision)
-	serviceSets := &b.records.service
+	serviceSets := &b.records.serviceSets
 	if decision.ForAddresses {
 		serviceSets.addresses[decision.Family].add(chosen)
 		return
 	}
 	serviceSets.addresses[decision.Family].dedupe(chosen.list)
 	port := b.port(portName{decision.Port.Name, lower(decision.Port.Protocol.String())})
-	port.services.add(chosen.filter(func(one target) bool { return b.isNew(port, one) }))
-	port.services.weightedCount += len(chosen.list)
+	port.srv.add(chosen.filter(func(candidate target) bool { return b.isNew(port, candidate) }))
+	port.srv.weightedCount += len(chosen.list)
 	var last netip.Addr
-	port.addresses[decision.Family].add(chosen.filter(func(one target) bool { // endpoints are sorted by address
-		before := last
-		last = one.addr.Addr()
-		return last != before
+	port.addresses[decision.Family].add(chosen.filter(func(candidate target) bool { // endpoints are sorted by address
+		previous := last
+		last = candidate.addr.Addr()
+		return last != previous
 	}))
 }
 
@@ -155,15 +155,15 @@ func (b *recordsBuilder) port(name portName) *recordSets {
 }
 
 // isNew reports whether an endpoint has an SRV record that is not in the list yet.
-func (b *recordsBuilder) isNew(sets *recordSets, one target) bool {
-	if b.maxTargetLength < maxLabelLength && len(one.name()) > b.maxTargetLength {
+func (b *recordsBuilder) isNew(sets *recordSets, candidate target) bool {
+	if b.maxTargetLength < maxLabelLength && len(candidate.name()) > b.maxTargetLength {
 		return false
 	}
-	record := serviceRecord{sets: sets, addr: one.addr}
+	record := serviceRecord{sets: sets, addr: candidate.addr}
 	switch {
 	case b.hasHostnames:
-		record.hostname, record.addr = one.name(), netip.AddrPortFrom(netip.Addr{}, one.addr.Port())
-	case sets != &b.records.service:
+		record.hostname, record.addr = candidate.name(), netip.AddrPortFrom(netip.Addr{}, candidate.addr.Port())
+	case sets != &b.records.serviceSets:
 		return true // each endpoint of a port has its own address and port number
 	}
 	isNew := !b.seen[record]
@@ -175,18 +175,18 @@ func (b *recordsBuilder) isNew(sets *recordSets, one target) bool {
 // have the same number.
 func (b *recordsBuilder) mergePortsIntoName() {
 	if len(b.ports) == 1 {
-		b.records.service.services = b.ports[0].services
+		b.records.serviceSets.srv = b.ports[0].srv
 		return
 	}
-	serviceSets, all := &b.records.service, 0
+	serviceSets, all := &b.records.serviceSets, 0
 	for _, port := range b.ports {
-		all += port.services.count
+		all += port.srv.count
 	}
 	b.seen = make(map[serviceRecord]bool, all)
 	for _, port := range b.ports {
-		serviceSets.services.weightedCount += port.services.weightedCount
-		for _, list := range port.services.lists {
-			serviceSets.services.add(list.filter(func(one target) bool { return b.isNew(serviceSets, one) }))
+		serviceSets.srv.weightedCount += port.srv.weightedCount
+		for _, list := range port.srv.lists {
+			serviceSets.srv.add(list.filter(func(candidate target) bool { return b.isNew(serviceSets, candidate) }))
 		}
 	}
 }
@@ -245,10 +245,10 @@ func (t target) sameAddr(other target) bool { return t.addr.Addr() == other.addr
 // filter returns the targets for which keep returns true. If it does for all targets, filter returns the same list.
 func (t targets) filter(keep func(target) bool) targets {
 	kept, isUnchanged := targets{}, true
-	for i, one := range t.list {
-		switch isKept := keep(one); {
+	for i, candidate := range t.list {
+		switch isKept := keep(candidate); {
 		case isKept && !isUnchanged:
-			kept.append(one, t, i)
+			kept.append(candidate, t, i)
 		case !isKept && isUnchanged:
 			isUnchanged = false
 			for k := range i {
@@ -263,8 +263,8 @@ func (t targets) filter(keep func(target) bool) targets {
 }
 
 // append appends a target, which has index i in the list from.
-func (t *targets) append(one target, from targets, i int) {
-	t.list = append(t.list, one)
+func (t *targets) append(added target, from targets, i int) {
+	t.list = append(t.list, added)
 	if from.cumulative != nil {
 		before := uint32(0)
 		if len(t.cumulative) > 0 {

@@ -47,9 +47,9 @@ func lookupOf(records *Records) func(model.ObjectName) *Records {
 	return func(model.ObjectName) *Records { return records }
 }
 
-// TestTheSizeEstimateOfAnAnswerIsExact: the cost depends only on the records in the response. The test counts
+// TestAnswerCostDependsOnItsRecords: the cost depends only on the records in the response. The test counts
 // allocations, and the records in the response.
-func TestTheSizeEstimateOfAnAnswerIsExact(t *testing.T) {
+func TestAnswerCostDependsOnItsRecords(t *testing.T) {
 	for title, test := range map[string]struct {
 		large, small []selection.Decision
 		query        string
@@ -71,11 +71,11 @@ func TestTheSizeEstimateOfAnAnswerIsExact(t *testing.T) {
 			cost := func(decisions []selection.Decision) (records int, allocations float64) {
 				lookup := lookupOf(NewRecords(decisions, testZone))
 				answer, _ := testZone.Answer(packed, test.transport, lookup, firstTarget)
-				var read miekg.Msg
-				if err := read.Unpack(answer); err != nil {
+				var parsed miekg.Msg
+				if err := parsed.Unpack(answer); err != nil {
 					t.Fatal(err)
 				}
-				return len(read.Answer), testing.AllocsPerRun(3, func() { testZone.Answer(packed, test.transport, lookup, firstTarget) })
+				return len(parsed.Answer), testing.AllocsPerRun(3, func() { testZone.Answer(packed, test.transport, lookup, firstTarget) })
 			}
 			largeRecords, large := cost(test.large)
 			smallRecords, small := cost(test.small)
@@ -121,12 +121,12 @@ func TestRecordsAreUnique(t *testing.T) {
 		if records == nil {
 			continue // no endpoint is ready
 		}
-		for query, sets := range map[string]*recordSets{webName: &records.service, "_p0._tcp." + webName: records.ports[portName{"p0", "tcp"}]} {
+		for query, sets := range map[string]*recordSets{webName: &records.serviceSets, "_p0._tcp." + webName: records.ports[portName{"p0", "tcp"}]} {
 			for typ, all := range map[string]rrset{
-				"A": sets.addresses[model.IPv4], "AAAA": sets.addresses[model.IPv6], "SRV": sets.services,
+				"A": sets.addresses[model.IPv4], "AAAA": sets.addresses[model.IPv6], "SRV": sets.srv,
 			} {
 				got, _, _ := exchange(t, newQuery(t, typ+" "+query), TCP, lookupOf(records))
-				want := expected(decisions, typ, query != webName)
+				want := expectedContents(decisions, typ, query != webName)
 				var contents []string
 				for _, record := range got.Answer {
 					contents = append(contents, contentOf(record))
@@ -153,19 +153,19 @@ func contentOf(record miekg.RR) string {
 	return record.String()
 }
 
-// expected returns the contents of the records that follow from decisions, computed in the simplest way: of the
+// expectedContents returns the contents of the records that follow from decisions, computed in the simplest way: of the
 // Service's name, or of its port p0.
-func expected(decisions []selection.Decision, typ string, ofPort bool) []string {
-	facts := map[string]bool{}
+func expectedContents(decisions []selection.Decision, typ string, forPort bool) []string {
+	contents := map[string]bool{}
 	for _, decision := range decisions {
-		ofThis := decision.Port.Name == "p0" || !ofPort && (typ == "SRV") == (decision.Port.Name != "")
-		if !ofThis || typ == "A" && decision.Family == model.IPv6 || typ == "AAAA" && decision.Family == model.IPv4 {
+		isIncluded := decision.Port.Name == "p0" || !forPort && (typ == "SRV") == (decision.Port.Name != "")
+		if !isIncluded || typ == "A" && decision.Family == model.IPv6 || typ == "AAAA" && decision.Family == model.IPv4 {
 			continue
 		}
 		for _, endpoint := range decision.Selection.Cluster.Endpoints {
 			addr := endpoint.Addr.Addr()
 			if typ != "SRV" {
-				facts[addr.String()] = true
+				contents[addr.String()] = true
 				continue
 			}
 			name := decision.Hostnames[addr]
@@ -175,12 +175,12 @@ func expected(decisions []selection.Decision, typ string, ofPort bool) []string 
 			if strings.HasSuffix(name, "-") {
 				name += "0"
 			}
-			facts[fmt.Sprint(name, " ", endpoint.Addr.Port())] = true
+			contents[fmt.Sprint(name, " ", endpoint.Addr.Port())] = true
 		}
 	}
 	var all []string
-	for fact := range facts {
-		all = append(all, fact)
+	for content := range contents {
+		all = append(all, content)
 	}
 	slices.Sort(all)
 	return all
@@ -190,8 +190,8 @@ func expected(decisions []selection.Decision, typ string, ofPort bool) []string 
 // SRV record.
 func TestTargetWithTooLongNameHasNoSRVRecord(t *testing.T) {
 	long := Zone{Domain: strings.Repeat(strings.Repeat("d", 63)+".", 3) + "example", TTL: 5 * time.Second}
-	w := fixtures{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a name=" + strings.Repeat("h", 63), "10.0.0.2 a"}}
-	records := NewRecords(w.decisions(), long)
+	service := fixture{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a name=" + strings.Repeat("h", 63), "10.0.0.2 a"}}
+	records := NewRecords(service.decisions(), long)
 	below := "web.shop.svc." + long.name()
 	for query, want := range map[string]int{"A " + below: 2, "SRV " + below: 2, "SRV _http._tcp." + below: 1} {
 		packed, err := newQuery(t, query).Pack()
@@ -199,9 +199,9 @@ func TestTargetWithTooLongNameHasNoSRVRecord(t *testing.T) {
 			t.Fatal(err)
 		}
 		answer, result := long.Answer(packed, TCP, lookupOf(records), firstTarget)
-		var read miekg.Msg
-		if err := read.Unpack(answer); err != nil || len(read.Answer) != want || result.Outcome != Answered {
-			t.Errorf("%.20s: %d records, want %d, %v, %v", query, len(read.Answer), want, result, err)
+		var parsed miekg.Msg
+		if err := parsed.Unpack(answer); err != nil || len(parsed.Answer) != want || result.Outcome != Answered {
+			t.Errorf("%.20s: %d records, want %d, %v, %v", query, len(parsed.Answer), want, result, err)
 		}
 	}
 }

@@ -24,21 +24,21 @@ import (
 
 // testServer is a server on loopback that serves shop/web.
 type testServer struct {
-	t       *testing.T
-	address string
-	table   *Table
-	counted atomic.Int64
+	t         *testing.T
+	address   string
+	table     *Table
+	responses atomic.Int64
 }
 
 func newTestServer(t *testing.T) *testServer {
 	t.Helper()
 	s := &testServer{t: t, table: &Table{Zone: testZone}}
-	w := fixtures{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a"}}
-	s.table.OnApplied(model.ObjectName{Namespace: "shop", Name: "web"}, s.table.Derive(w.decisions()))
+	service := fixture{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a"}}
+	s.table.OnApplied(model.ObjectName{Namespace: "shop", Name: "web"}, s.table.Derive(service.decisions()))
 	address := reserve.OnLoopback(t)
 	s.address = address.String()
 	server := &Server{
-		Table: s.table, Log: slog.New(slog.DiscardHandler), OnResponse: func(Result) { s.counted.Add(1) },
+		Table: s.table, Log: slog.New(slog.DiscardHandler), OnResponse: func(Result) { s.responses.Add(1) },
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
@@ -92,8 +92,8 @@ func TestServerWaitsForACompleteTable(t *testing.T) {
 			t.Errorf("over %s: %s", network, got)
 		}
 	}
-	if s.table.Len() != 1 || s.counted.Load() != 4 {
-		t.Errorf("%d Services, %d queries; want 1 and 4", s.table.Len(), s.counted.Load())
+	if s.table.Len() != 1 || s.responses.Load() != 4 {
+		t.Errorf("%d Services, %d queries; want 1 and 4", s.table.Len(), s.responses.Load())
 	}
 	s.table.OnApplied(model.ObjectName{Namespace: "shop", Name: "web"}, nil)
 	if got := s.query(s.dial("udp")); got != "REFUSED" || s.table.Len() != 0 {

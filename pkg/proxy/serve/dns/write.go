@@ -17,15 +17,15 @@ const (
 	sizeOfAAAA   = fixedSize + 16
 	sizeOfSRV    = fixedSize + 6 // plus the target, which is not compressed (RFC 2782)
 	sizeOfOPT    = 11
-	ownNameBytes = 2 // the first label's length and the root, in addition to a name's characters
+	nameOverhead = 2 // the first label's length and the root, in addition to a name's characters
 )
 
 // resourceRecord is a record to be written, with its target.
 type resourceRecord struct {
 	target
-	weight uint16
-	owner  string // the target name of an SRV record
-	size   int    // of the record itself, in bytes
+	weight     uint16
+	targetName string // the target name of an SRV record
+	size       int    // of the record itself, in bytes
 }
 
 // write builds a response with as many records as fit, starting at a random one. If not all fit over UDP, the client
@@ -91,8 +91,8 @@ func (b *responseBuilder) newRecord(e rrsetEntry, weightedCount int, suffix stri
 		record.size = sizeOfAAAA
 	default:
 		record.weight = e.weight(e.index, weightedCount)
-		record.owner = record.name() + suffix
-		record.size = sizeOfSRV + len(record.owner) + ownNameBytes - 1
+		record.targetName = record.name() + suffix
+		record.size = sizeOfSRV + len(record.targetName) + nameOverhead - 1
 	}
 	return record
 }
@@ -106,7 +106,7 @@ func (b *responseBuilder) addAnswers(builder *dnsmessage.Builder, records []reso
 		}
 		if b.query.Type == dnsmessage.TypeSRV {
 			err = builder.SRVResource(header, dnsmessage.SRVResource{
-				Weight: records[i].weight, Port: records[i].addr.Port(), Target: nameOf(records[i].owner),
+				Weight: records[i].weight, Port: records[i].addr.Port(), Target: nameOf(records[i].targetName),
 			})
 			continue
 		}
@@ -131,11 +131,11 @@ func (b *responseBuilder) addAddresses(builder *dnsmessage.Builder, records []re
 	seen := make(map[string]bool, len(records))
 	err := builder.StartAdditionals()
 	for i := range records {
-		if seen[records[i].owner] {
+		if seen[records[i].targetName] {
 			continue // the same endpoint, at another port
 		}
-		seen[records[i].owner] = true
-		header := dnsmessage.ResourceHeader{Name: nameOf(records[i].owner), Class: dnsmessage.ClassINET, TTL: b.zone.seconds()}
+		seen[records[i].targetName] = true
+		header := dnsmessage.ResourceHeader{Name: nameOf(records[i].targetName), Class: dnsmessage.ClassINET, TTL: b.zone.seconds()}
 		for _, addr := range b.addressesOf(&records[i]) {
 			err = errors.Join(err, addAddress(builder, header, addr))
 		}

@@ -15,7 +15,7 @@ import (
 // listenAddrs returns the addresses of a family to bind: those on which the node serves node ports. It omits IPv6
 // link-local addresses: they are meaningless without their interface, and a load balancer could not reach them.
 func listenAddrs(scope *selection.Scope, family model.Family) []netip.Addr {
-	if slices.Contains(scope.OnAll, family) {
+	if slices.Contains(scope.AllAddrFamilies, family) {
 		if family == model.IPv4 {
 			return []netip.Addr{netip.IPv4Unspecified()}
 		}
@@ -40,7 +40,7 @@ func claimPorts(
 	checks map[model.ObjectName]selection.HealthCheck, scope *selection.Scope,
 ) (map[netip.AddrPort]response, []model.Finding) {
 	assigned := map[netip.AddrPort]response{}
-	var rejected []model.Finding
+	var findings []model.Finding
 	names := slices.SortedFunc(maps.Keys(checks), model.ObjectName.Compare)
 	for _, family := range model.Families {
 		addrs := listenAddrs(scope, family)
@@ -56,7 +56,7 @@ func claimPorts(
 			}
 			if owner, taken := owners[port]; taken {
 				err := fmt.Errorf("over %s: port %d is the healthCheckNodePort of Service %s", family, port, owner)
-				rejected = append(rejected, notServedFinding(name, err))
+				findings = append(findings, notServedFinding(name, err))
 				continue
 			}
 			owners[port] = name
@@ -65,5 +65,5 @@ func claimPorts(
 			}
 		}
 	}
-	return assigned, rejected
+	return assigned, findings
 }

@@ -21,29 +21,29 @@ func TestRequestDuringSyncGetsACompleteResponseOrNone(t *testing.T) {
 		checks checks
 		on     selection.Scope
 	}{
-		{checks{name("shop/web"): check(30000, 1)}, on("127.0.0.1")},
-		{checks{name("shop/web"): check(30000, 0)}, everywhere},
-		{checks{name("shop/api"): check(30000, 2)}, everywhere},
-		{nil, everywhere},
-		{checks{name("shop/api"): check(30000, 2), name("shop/web"): check(30001, 1)}, on("127.0.0.1", "127.0.0.2")},
-		{checks{name("shop/web"): check(30000, 3)}, nowhere},
+		{checks{name("shop/web"): check(30000, 1)}, scopeOf("127.0.0.1")},
+		{checks{name("shop/web"): check(30000, 0)}, allAddresses},
+		{checks{name("shop/api"): check(30000, 2)}, allAddresses},
+		{nil, allAddresses},
+		{checks{name("shop/api"): check(30000, 2), name("shop/web"): check(30001, 1)}, scopeOf("127.0.0.1", "127.0.0.2")},
+		{checks{name("shop/web"): check(30000, 3)}, noAddress},
 	}
 	possible := []string{textOf("shop/web", 1, true), textOf("shop/web", 0, true), textOf("shop/api", 2, true)}
 
-	var over atomic.Bool
+	var stopped atomic.Bool
 	var answered, closed atomic.Int64
 	var clients sync.WaitGroup
 	for range 8 {
 		clients.Go(func() {
-			for !over.Load() {
+			for !stopped.Load() {
 				got, err := n.requestOnce(t.Context(), "127.0.0.1:30000")
 				if err != nil {
 					closed.Add(1)
 					continue
 				}
 				answered.Add(1)
-				wantsYes := !strings.Contains(got.Body, `"localEndpoints": 0`)
-				if !slices.Contains(possible, got.Body) || (got.Status == http.StatusOK) != wantsYes {
+				wantsOK := !strings.Contains(got.Body, `"localEndpoints": 0`)
+				if !slices.Contains(possible, got.Body) || (got.Status == http.StatusOK) != wantsOK {
 					t.Errorf("incomplete response: %+v", got)
 				}
 			}
@@ -55,11 +55,11 @@ func TestRequestDuringSyncGetsACompleteResponseOrNone(t *testing.T) {
 		}
 		n.sync(states[0].checks, states[0].on)
 		before := answered.Load()
-		for try := 0; try < 10000 && answered.Load() == before; try++ {
+		for attempt := 0; attempt < 10000 && answered.Load() == before; attempt++ {
 			n.expectServing("127.0.0.1:30000", "shop/web", 1) // until the other requests got responses, too
 		}
 	}
-	over.Store(true)
+	stopped.Store(true)
 	clients.Wait()
 	if answered.Load() == 0 || closed.Load() == 0 {
 		t.Errorf("%d requests succeeded and %d failed, want some of both", answered.Load(), closed.Load())
@@ -68,7 +68,7 @@ func TestRequestDuringSyncGetsACompleteResponseOrNone(t *testing.T) {
 
 func TestCloseLeavesNoGoroutine(t *testing.T) {
 	n := newNode(t)
-	n.sync(checks{name("shop/web"): {Port: 30000, Endpoints: counts{model.IPv4: 1, model.IPv6: 1}}}, everywhere)
+	n.sync(checks{name("shop/web"): {Port: 30000, Endpoints: counts{model.IPv4: 1, model.IPv6: 1}}}, allAddresses)
 	if _, err := n.mustDial("127.0.0.1:30000").request("GET", "/", ""); err != nil {
 		t.Fatal(err)
 	}

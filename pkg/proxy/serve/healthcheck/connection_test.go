@@ -14,16 +14,16 @@ import (
 
 func TestConnectionSurvivesUnrelatedChanges(t *testing.T) {
 	n := newNode(t)
-	n.sync(checks{name("shop/web"): check(30000, 0)}, on("127.0.0.1"))
+	n.sync(checks{name("shop/web"): check(30000, 0)}, scopeOf("127.0.0.1"))
 	c := n.mustDial("127.0.0.1:30000")
 	steps := []struct {
 		checks checks
 		on     selection.Scope
 	}{
-		{checks{name("shop/web"): check(30000, 1)}, on("127.0.0.1")},
-		{checks{name("shop/web"): check(30000, 2)}, on("127.0.0.1", "127.0.0.2")},
-		{checks{name("shop/web"): check(30000, 3), name("shop/api"): check(30001, 9)}, on("127.0.0.1", "::1")},
-		{checks{name("shop/web"): {Port: 30000, Endpoints: counts{model.IPv4: 4, model.IPv6: 5}}}, on("127.0.0.1", "::1")},
+		{checks{name("shop/web"): check(30000, 1)}, scopeOf("127.0.0.1")},
+		{checks{name("shop/web"): check(30000, 2)}, scopeOf("127.0.0.1", "127.0.0.2")},
+		{checks{name("shop/web"): check(30000, 3), name("shop/api"): check(30001, 9)}, scopeOf("127.0.0.1", "::1")},
+		{checks{name("shop/web"): {Port: 30000, Endpoints: counts{model.IPv4: 4, model.IPv6: 5}}}, scopeOf("127.0.0.1", "::1")},
 	}
 	for i, step := range steps {
 		n.sync(step.checks, step.on)
@@ -40,15 +40,15 @@ func TestConnectionSurvivesUnrelatedChanges(t *testing.T) {
 func TestAConnectionIsClosedWithItsServer(t *testing.T) {
 	one := checks{name("shop/web"): check(30000, 1)}
 	for title, end := range map[string]func(*node){
-		"when the Service is deleted": func(n *node) { n.sync(nil, on("127.0.0.1")) },
-		"when the address is removed": func(n *node) { n.sync(one, on("127.0.0.2")) },
-		"when the port changes":       func(n *node) { n.sync(checks{name("shop/web"): check(30001, 1)}, on("127.0.0.1")) },
+		"when the Service is deleted": func(n *node) { n.sync(nil, scopeOf("127.0.0.1")) },
+		"when the address is removed": func(n *node) { n.sync(one, scopeOf("127.0.0.2")) },
+		"when the port changes":       func(n *node) { n.sync(checks{name("shop/web"): check(30001, 1)}, scopeOf("127.0.0.1")) },
 		"when all servers end":        func(n *node) { n.servers.Close() },
 	} {
 		t.Run(title, func(t *testing.T) {
 			t.Parallel() // slow: a connection without a request gets time to send one
 			n := newNode(t)
-			n.sync(one, on("127.0.0.1"))
+			n.sync(one, scopeOf("127.0.0.1"))
 			used, fresh := n.mustDial("127.0.0.1:30000"), n.mustDial("127.0.0.1:30000")
 			if _, err := used.request("GET", "/", ""); err != nil {
 				t.Fatal(err)
@@ -66,7 +66,7 @@ func TestAConnectionIsClosedWithItsServer(t *testing.T) {
 
 func TestLaterAddressIsServedWithoutAnotherSync(t *testing.T) {
 	n := newNode(t)
-	n.sync(checks{name("shop/web"): {Port: 30000, Endpoints: counts{model.IPv4: 1, model.IPv6: 2}}}, on("192.0.2.1", "2001:db8::1"))
+	n.sync(checks{name("shop/web"): {Port: 30000, Endpoints: counts{model.IPv4: 1, model.IPv6: 2}}}, scopeOf("192.0.2.1", "2001:db8::1"))
 	n.addAddresses("192.0.2.1/32", "2001:db8::1/128")
 	n.expectServing("192.0.2.1:30000", "shop/web", 1)
 	n.expectServing("[2001:db8::1]:30000", "shop/web", 2)

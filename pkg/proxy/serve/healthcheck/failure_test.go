@@ -23,7 +23,7 @@ func TestTwoServicesWithOnePort(t *testing.T) {
 	}
 	want := "serve health checks of Service b/web: over IPv4: port 30000 is the healthCheckNodePort of Service a/web"
 	for range 2 {
-		if diff := cmp.Diff(want, fmt.Sprint(n.trySync(both, on("127.0.0.1", "127.0.0.2", "::1")))); diff != "" {
+		if diff := cmp.Diff(want, fmt.Sprint(n.trySync(both, scopeOf("127.0.0.1", "127.0.0.2", "::1")))); diff != "" {
 			t.Errorf("error (-want +got):\n%s", diff)
 		}
 		n.expectServing("127.0.0.1:30000", "a/web", 1)
@@ -32,15 +32,15 @@ func TestTwoServicesWithOnePort(t *testing.T) {
 		n.expectServing("[::1]:30000", "b/web", 2) // the first Service has no IPv6
 	}
 	delete(both, name("a/web"))
-	n.sync(both, on("127.0.0.1", "127.0.0.2", "::1"))
+	n.sync(both, scopeOf("127.0.0.1", "127.0.0.2", "::1"))
 	n.expectServing("127.0.0.1:30000", "b/web", 2)
 }
 
 func TestOccupiedPortIsServedOnceFree(t *testing.T) {
 	n := newNode(t)
 	desired := checks{name("shop/web"): check(30000, 1), name("shop/api"): check(30001, 2)}
-	addresses := on("127.0.0.1", "127.0.0.2")
-	leave := n.occupy("127.0.0.1:30000")
+	addresses := scopeOf("127.0.0.1", "127.0.0.2")
+	release := n.occupy("127.0.0.1:30000")
 	want := "serve health checks of Service shop/web: listen tcp4 127.0.0.1:30000: bind: address already in use"
 	for range 2 {
 		if diff := cmp.Diff(want, fmt.Sprint(n.trySync(desired, addresses))); diff != "" {
@@ -49,7 +49,7 @@ func TestOccupiedPortIsServedOnceFree(t *testing.T) {
 		n.expectServing("127.0.0.2:30000", "shop/web", 1)
 		n.expectServing("127.0.0.1:30001", "shop/api", 2)
 	}
-	leave()
+	release()
 	n.sync(desired, addresses)
 	n.expectServing("127.0.0.1:30000", "shop/web", 1)
 }
@@ -60,7 +60,7 @@ func TestEveryFailureIsNamed(t *testing.T) {
 	n.occupy("127.0.0.2:30001")
 	err := n.trySync(checks{
 		name("shop/web"): check(30000, 1), name("shop/api"): check(30000, 1), name("shop/db"): check(30001, 1),
-	}, on("127.0.0.1", "127.0.0.2"))
+	}, scopeOf("127.0.0.1", "127.0.0.2"))
 	want := strings.Join([]string{
 		"serve health checks of Service shop/web: over IPv4: port 30000 is the healthCheckNodePort of Service shop/api",
 		"serve health checks of Service shop/api: listen tcp4 127.0.0.2:30000: bind: address already in use",
@@ -75,7 +75,7 @@ func TestEveryFailureIsNamed(t *testing.T) {
 
 func TestAServerThatDiedIsStartedAgain(t *testing.T) {
 	n := newNode(t)
-	desired, addresses := checks{name("shop/web"): check(30000, 1)}, on("127.0.0.1")
+	desired, addresses := checks{name("shop/web"): check(30000, 1)}, scopeOf("127.0.0.1")
 	n.sync(desired, addresses)
 	died := n.servers.servers[netip.MustParseAddrPort("127.0.0.1:30000")]
 	if err := died.listener.Close(); err != nil {
@@ -88,7 +88,7 @@ func TestAServerThatDiedIsStartedAgain(t *testing.T) {
 
 func TestAfterCloseNothingIsServed(t *testing.T) {
 	n := newNode(t)
-	n.sync(checks{name("shop/web"): check(30000, 1)}, on("127.0.0.1"))
+	n.sync(checks{name("shop/web"): check(30000, 1)}, scopeOf("127.0.0.1"))
 	n.servers.Close()
 	n.servers.Close() // has no further effect
 	n.expectClosed("127.0.0.1:30000")
@@ -102,13 +102,13 @@ func TestTwoHundredServices(t *testing.T) {
 			Port: uint16(30000 + i), Endpoints: counts{model.IPv4: i, model.IPv6: i + 1},
 		}
 	}
-	n.sync(desired, on("127.0.0.1", "127.0.0.2", "::1"))
+	n.sync(desired, scopeOf("127.0.0.1", "127.0.0.2", "::1"))
 	for i := range 200 {
 		service := fmt.Sprintf("shop/web-%d", i)
 		n.expectServing(fmt.Sprintf("127.0.0.2:%d", 30000+i), service, i)
 		n.expectServing(fmt.Sprintf("[::1]:%d", 30000+i), service, i+1)
 	}
-	n.sync(nil, on("127.0.0.1", "127.0.0.2", "::1"))
+	n.sync(nil, scopeOf("127.0.0.1", "127.0.0.2", "::1"))
 	if got := len(n.servers.servers); got != 0 {
 		t.Errorf("%d servers remain without a Service", got)
 	}

@@ -56,11 +56,11 @@ func (h *Handler) OnApplied(service model.ObjectName, digest any) {
 }
 
 // OnSynced makes Run update the servers if any check or the addresses changed. Most syncs change neither.
-func (h *Handler) OnSynced(sync selection.SyncState) {
+func (h *Handler) OnSynced(state selection.SyncState) {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
-	if h.scope == nil || !slices.Equal(h.scope.NodePorts, sync.Scope.NodePorts) || !slices.Equal(h.scope.OnAll, sync.Scope.OnAll) {
-		h.scope, h.hasChanged = &sync.Scope, true
+	if h.scope == nil || !slices.Equal(h.scope.NodePorts, state.Scope.NodePorts) || !slices.Equal(h.scope.AllAddrFamilies, state.Scope.AllAddrFamilies) {
+		h.scope, h.hasChanged = &state.Scope, true
 	}
 	if h.hasChanged {
 		h.hasChanged = false
@@ -83,9 +83,9 @@ func (h *Handler) Run(ctx context.Context, servers *Servers, report func([]model
 		h.mutex.Lock()
 		checks, scope := maps.Clone(h.checks), h.scope
 		h.mutex.Unlock()
-		failed := servers.Sync(ctx, checks, scope)
-		report(failed)
-		if retry = nil; len(failed) > 0 {
+		findings := servers.Sync(ctx, checks, scope)
+		report(findings)
+		if retry = nil; len(findings) > 0 {
 			retry = time.After(retryAfter)
 		}
 	}

@@ -19,11 +19,11 @@ import (
 )
 
 func synced(addrs ...string) selection.SyncState {
-	var now selection.SyncState
+	var state selection.SyncState
 	for _, addr := range addrs {
-		now.Scope.NodePorts = append(now.Scope.NodePorts, netip.MustParseAddr(addr))
+		state.Scope.NodePorts = append(state.Scope.NodePorts, netip.MustParseAddr(addr))
 	}
-	return now
+	return state
 }
 
 // TestHandlerServesHealthChecks: checks that a sync does not change stay as they were, and the addresses are those
@@ -71,22 +71,22 @@ func TestHandlerServesHealthChecks(t *testing.T) {
 
 func TestUnchangedDecisionUpdatesNoServer(t *testing.T) {
 	handler := NewHandler()
-	type digests = map[string]any
+	type derived = map[string]any
 	for _, step := range []struct {
 		says   string
-		accept digests
+		accept derived
 		synced selection.SyncState
 		isNew  bool
 		want   checks
 	}{
 		{"the first sync, without Services", nil, synced("172.16.0.1"), true, checks{}},
-		{"a Service without a check", digests{"a": nil}, synced("172.16.0.1"), false, checks{}},
-		{"one with a check", digests{"b": check(1, 1)}, synced("172.16.0.1"), true, checks{name("b"): check(1, 1)}},
-		{"the same", digests{"b": check(1, 1)}, synced("172.16.0.1"), false, checks{name("b"): check(1, 1)}},
-		{"another port", digests{"b": check(2, 1)}, synced("172.16.0.1"), true, checks{name("b"): check(2, 1)}},
-		{"another count", digests{"b": check(2, 0)}, synced("172.16.0.1"), true, checks{name("b"): check(2, 0)}},
+		{"a Service without a check", derived{"a": nil}, synced("172.16.0.1"), false, checks{}},
+		{"one with a check", derived{"b": check(1, 1)}, synced("172.16.0.1"), true, checks{name("b"): check(1, 1)}},
+		{"the same", derived{"b": check(1, 1)}, synced("172.16.0.1"), false, checks{name("b"): check(1, 1)}},
+		{"another port", derived{"b": check(2, 1)}, synced("172.16.0.1"), true, checks{name("b"): check(2, 1)}},
+		{"another count", derived{"b": check(2, 0)}, synced("172.16.0.1"), true, checks{name("b"): check(2, 0)}},
 		{"another address", nil, synced("172.16.0.2"), true, checks{name("b"): check(2, 0)}},
-		{"the check is removed", digests{"b": nil}, synced("172.16.0.2"), true, checks{}},
+		{"the check is removed", derived{"b": nil}, synced("172.16.0.2"), true, checks{}},
 	} {
 		for service, digest := range step.accept {
 			handler.OnApplied(name(service), digest)

@@ -44,8 +44,8 @@ func check(port uint16, endpoints int) selection.HealthCheck {
 	return selection.HealthCheck{Port: port, Endpoints: counts{model.IPv4: endpoints}}
 }
 
-// on returns a scope with node ports on some addresses.
-func on(texts ...string) selection.Scope {
+// scopeOf returns a scope with node ports on some addresses.
+func scopeOf(texts ...string) selection.Scope {
 	var scope selection.Scope
 	for _, text := range texts {
 		scope.NodePorts = append(scope.NodePorts, netip.MustParseAddr(text))
@@ -53,7 +53,7 @@ func on(texts ...string) selection.Scope {
 	return scope
 }
 
-var everywhere, nowhere = selection.Scope{OnAll: model.Families}, selection.Scope{}
+var allAddresses, noAddress = selection.Scope{AllAddrFamilies: model.Families}, selection.Scope{}
 
 // node is a network namespace with servers and clients. Every address of 127.0.0.0/8 and ::1 is local to it.
 type node struct {
@@ -72,21 +72,21 @@ func newNode(t *testing.T) *node {
 }
 
 // trySync syncs within the namespace. The error joins the reasons why Services are not served.
-func (n *node) trySync(checks checks, on selection.Scope) error {
+func (n *node) trySync(checks checks, scope selection.Scope) error {
 	n.t.Helper()
-	var failed []model.Finding
-	n.Do(func() { failed = n.servers.Sync(n.t.Context(), checks, &on) })
+	var findings []model.Finding
+	n.Do(func() { findings = n.servers.Sync(n.t.Context(), checks, &scope) })
 	var errs []error
-	for _, finding := range failed {
-		_, why, _ := strings.Cut(finding.Reason, "retrying: ")
-		errs = append(errs, errors.New(why))
+	for _, finding := range findings {
+		_, reason, _ := strings.Cut(finding.Reason, "retrying: ")
+		errs = append(errs, errors.New(reason))
 	}
 	return errors.Join(errs...)
 }
 
-func (n *node) sync(checks checks, on selection.Scope) {
+func (n *node) sync(checks checks, scope selection.Scope) {
 	n.t.Helper()
-	if err := n.trySync(checks, on); err != nil {
+	if err := n.trySync(checks, scope); err != nil {
 		n.t.Fatal(err)
 	}
 }
@@ -112,7 +112,7 @@ func (n *node) addAddresses(texts ...string) {
 }
 
 // occupy occupies an address until the test ends or the returned function is called.
-func (n *node) occupy(address string) (leave func()) {
+func (n *node) occupy(address string) (release func()) {
 	n.t.Helper()
 	var listener net.Listener
 	var err error
@@ -123,9 +123,9 @@ func (n *node) occupy(address string) (leave func()) {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	leave = func() { _ = listener.Close() }
-	n.t.Cleanup(leave)
-	return leave
+	release = func() { _ = listener.Close() }
+	n.t.Cleanup(release)
+	return release
 }
 
 // connection is a client's connection that stays open between requests.

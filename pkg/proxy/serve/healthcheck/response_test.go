@@ -36,7 +36,7 @@ func TestTheResponse(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			n.isUnhealthy.Store(test.sick)
-			n.sync(checks{name("shop/web"): check(30000, test.endpoints)}, on("127.0.0.1"))
+			n.sync(checks{name("shop/web"): check(30000, test.endpoints)}, scopeOf("127.0.0.1"))
 			got, err := n.requestOnce(t.Context(), "127.0.0.1:30000")
 			if err != nil {
 				t.Fatal(err)
@@ -61,7 +61,7 @@ func TestTheResponse(t *testing.T) {
 
 func TestTheResponseIsTheSameForEveryPathAndMethod(t *testing.T) {
 	n := newNode(t)
-	n.sync(checks{name("shop/web"): check(30000, 1)}, on("127.0.0.1"))
+	n.sync(checks{name("shop/web"): check(30000, 1)}, scopeOf("127.0.0.1"))
 	for _, method := range []string{"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "BREW"} {
 		for _, path := range []string{"/", "/healthz", "//a/../b", "/a%2fb?c=d"} {
 			t.Run(method+" "+path, func(t *testing.T) {
@@ -83,7 +83,7 @@ func TestTheResponseIsTheSameForEveryPathAndMethod(t *testing.T) {
 
 func TestRequestBodyIsIgnored(t *testing.T) {
 	n := newNode(t)
-	n.sync(checks{name("shop/web"): check(30000, 1)}, on("127.0.0.1"))
+	n.sync(checks{name("shop/web"): check(30000, 1)}, scopeOf("127.0.0.1"))
 	c := n.mustDial("127.0.0.1:30000")
 	for range 2 {
 		got, err := c.request("POST", "/", strings.Repeat("x", 10000))

@@ -27,14 +27,14 @@ type server struct {
 
 // start binds an address and serves clients until the server ends. The server keeps the values of ctx, but does not end
 // with it.
-func (s *Servers) start(ctx context.Context, addr netip.AddrPort, first response) (*server, error) {
+func (s *Servers) start(ctx context.Context, addr netip.AddrPort, initial response) (*server, error) {
 	bound, err := listen(ctx, addr)
 	if err != nil {
 		return nil, err
 	}
 	running, end := context.WithCancel(context.WithoutCancel(ctx))
 	started := &server{listener: bound, end: end}
-	started.response.Store(&first)
+	started.response.Store(&initial)
 	handler := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		started.response.Load().write(w, s.healthy())
 	})

@@ -41,7 +41,7 @@ func New(log *slog.Logger, healthy func() bool) *Servers {
 func (s *Servers) Sync(
 	ctx context.Context, checks map[model.ObjectName]selection.HealthCheck, scope *selection.Scope,
 ) []model.Finding {
-	assigned, failed := claimPorts(checks, scope)
+	assigned, findings := claimPorts(checks, scope)
 	s.stopAll(func(addr netip.AddrPort) bool {
 		_, stays := assigned[addr]
 		return !stays
@@ -55,12 +55,12 @@ func (s *Servers) Sync(
 		started, err := s.start(ctx, addr, desired)
 		if err != nil {
 			delete(s.servers, addr)
-			failed = append(failed, notServedFinding(desired.service, err))
+			findings = append(findings, notServedFinding(desired.service, err))
 			continue
 		}
 		s.servers[addr] = started
 	}
-	return failed
+	return findings
 }
 
 // Close ends all servers for good, and returns when the responses in progress are finished.

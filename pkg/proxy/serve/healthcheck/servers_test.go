@@ -19,32 +19,32 @@ func TestServersListenWhereNodePortsAreServed(t *testing.T) {
 		unserved   []string
 	}{
 		"on all addresses": {
-			checks: both, on: everywhere,
+			checks: both, on: allAddresses,
 			ipv4: []string{"127.0.0.1:30000", "127.0.0.9:30000"}, ipv6: []string{"[::1]:30000"},
 			unserved: []string{"127.0.0.1:30001", "[::1]:30001"},
 		},
 		"on some addresses": {
-			checks: both, on: on("127.0.0.1", "127.0.0.2", "::1"),
+			checks: both, on: scopeOf("127.0.0.1", "127.0.0.2", "::1"),
 			ipv4: []string{"127.0.0.1:30000", "127.0.0.2:30000"}, ipv6: []string{"[::1]:30000"},
 			unserved: []string{"127.0.0.3:30000"},
 		},
 		"on all addresses of one family and some of the other": {
-			checks: both, on: selection.Scope{NodePorts: on("127.0.0.1").NodePorts, OnAll: []model.Family{model.IPv6}},
+			checks: both, on: selection.Scope{NodePorts: scopeOf("127.0.0.1").NodePorts, AllAddrFamilies: []model.Family{model.IPv6}},
 			ipv4: []string{"127.0.0.1:30000"}, ipv6: []string{"[::1]:30000"},
 			unserved: []string{"127.0.0.2:30000"},
 		},
 		"not in a family without an address": {
-			checks: both, on: on("127.0.0.1"), ipv4: []string{"127.0.0.1:30000"}, unserved: []string{"[::1]:30000"},
+			checks: both, on: scopeOf("127.0.0.1"), ipv4: []string{"127.0.0.1:30000"}, unserved: []string{"[::1]:30000"},
 		},
 		"nowhere without any address": {
 			checks: both, unserved: []string{"127.0.0.1:30000", "[::1]:30000"},
 		},
 		"only in the families of the Service": {
-			checks: checks{name("shop/web"): check(30000, 1)}, on: everywhere,
+			checks: checks{name("shop/web"): check(30000, 1)}, on: allAddresses,
 			ipv4: []string{"127.0.0.1:30000"}, unserved: []string{"[::1]:30000"},
 		},
 		"not on a link-local address": {
-			checks: both, on: on("127.0.0.1", "fe80::1", "::1"), ipv4: []string{"127.0.0.1:30000"}, ipv6: []string{"[::1]:30000"},
+			checks: both, on: scopeOf("127.0.0.1", "fe80::1", "::1"), ipv4: []string{"127.0.0.1:30000"}, ipv6: []string{"[::1]:30000"},
 		},
 	} {
 		t.Run(title, func(t *testing.T) {
@@ -72,57 +72,57 @@ func TestServersAreUpdated(t *testing.T) {
 	}{
 		"the number of endpoints": {
 			before: checks{name("shop/web"): check(30000, 0)}, after: checks{name("shop/web"): check(30000, 7)},
-			onBefore: on("127.0.0.1"), onAfter: on("127.0.0.1"),
+			onBefore: scopeOf("127.0.0.1"), onAfter: scopeOf("127.0.0.1"),
 			says: map[string]string{"127.0.0.1:30000": "shop/web 7"},
 		},
 		"an added Service": {
 			after:    checks{name("shop/web"): check(30000, 1)},
-			onBefore: on("127.0.0.1"), onAfter: on("127.0.0.1"),
+			onBefore: scopeOf("127.0.0.1"), onAfter: scopeOf("127.0.0.1"),
 			says: map[string]string{"127.0.0.1:30000": "shop/web 1"},
 		},
 		"a deleted Service": {
 			before:   checks{name("shop/web"): check(30000, 1), name("shop/api"): check(30001, 2)},
 			after:    checks{name("shop/api"): check(30001, 2)},
-			onBefore: on("127.0.0.1"), onAfter: on("127.0.0.1"),
+			onBefore: scopeOf("127.0.0.1"), onAfter: scopeOf("127.0.0.1"),
 			says: map[string]string{"127.0.0.1:30001": "shop/api 2"}, silent: []string{"127.0.0.1:30000"},
 		},
 		"another port": {
 			before: checks{name("shop/web"): check(30000, 1)}, after: checks{name("shop/web"): check(30001, 1)},
-			onBefore: on("127.0.0.1"), onAfter: on("127.0.0.1"),
+			onBefore: scopeOf("127.0.0.1"), onAfter: scopeOf("127.0.0.1"),
 			says: map[string]string{"127.0.0.1:30001": "shop/web 1"}, silent: []string{"127.0.0.1:30000"},
 		},
 		"two Services that swap their ports": {
 			before:   checks{name("shop/web"): check(30000, 1), name("shop/api"): check(30001, 2)},
 			after:    checks{name("shop/web"): check(30001, 1), name("shop/api"): check(30000, 2)},
-			onBefore: on("127.0.0.1"), onAfter: on("127.0.0.1"),
+			onBefore: scopeOf("127.0.0.1"), onAfter: scopeOf("127.0.0.1"),
 			says: map[string]string{"127.0.0.1:30000": "shop/api 2", "127.0.0.1:30001": "shop/web 1"},
 		},
 		"an added and a removed address": {
 			before: checks{name("shop/web"): check(30000, 1)}, after: checks{name("shop/web"): check(30000, 1)},
-			onBefore: on("127.0.0.1", "127.0.0.2"), onAfter: on("127.0.0.2", "127.0.0.3"),
+			onBefore: scopeOf("127.0.0.1", "127.0.0.2"), onAfter: scopeOf("127.0.0.2", "127.0.0.3"),
 			says:   map[string]string{"127.0.0.2:30000": "shop/web 1", "127.0.0.3:30000": "shop/web 1"},
 			silent: []string{"127.0.0.1:30000"},
 		},
 		"from all addresses to one": {
 			before: checks{name("shop/web"): check(30000, 1)}, after: checks{name("shop/web"): check(30000, 1)},
-			onBefore: everywhere, onAfter: on("127.0.0.1"),
+			onBefore: allAddresses, onAfter: scopeOf("127.0.0.1"),
 			says: map[string]string{"127.0.0.1:30000": "shop/web 1"}, silent: []string{"127.0.0.2:30000"},
 		},
 		"from one address to all": {
 			before: checks{name("shop/web"): check(30000, 1)}, after: checks{name("shop/web"): check(30000, 1)},
-			onBefore: on("127.0.0.1"), onAfter: everywhere,
+			onBefore: scopeOf("127.0.0.1"), onAfter: allAddresses,
 			says: map[string]string{"127.0.0.1:30000": "shop/web 1", "127.0.0.2:30000": "shop/web 1"},
 		},
 		"the families": {
 			before:   checks{name("shop/web"): check(30000, 1)},
 			after:    checks{name("shop/web"): {Port: 30000, Endpoints: counts{model.IPv6: 3}}},
-			onBefore: everywhere, onAfter: everywhere,
+			onBefore: allAddresses, onAfter: allAddresses,
 			says: map[string]string{"[::1]:30000": "shop/web 3"}, silent: []string{"127.0.0.1:30000"},
 		},
 		"another Service that takes over the port": {
 			before:   checks{name("a/web"): check(30000, 1)},
 			after:    checks{name("b/web"): check(30000, 2)},
-			onBefore: on("127.0.0.1"), onAfter: on("127.0.0.1"),
+			onBefore: scopeOf("127.0.0.1"), onAfter: scopeOf("127.0.0.1"),
 			says: map[string]string{"127.0.0.1:30000": "b/web 2"},
 		},
 	} {

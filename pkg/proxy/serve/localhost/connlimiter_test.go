@@ -13,13 +13,13 @@ import (
 func TestLimitsOfServicesThatUseAll(t *testing.T) {
 	for services, each := range map[int]int{1: 2048, 2: 1365, 3: 1024, 63: 64, 4095: 1} {
 		t.Run(fmt.Sprint(services), func(t *testing.T) {
-			p := newConnLimiter(MaxConnections)
+			limiter := newConnLimiter(MaxConnections)
 			held := map[model.ObjectName]int{}
 			for progress := true; progress; { // in turn, until no Service gets another slot
 				progress = false
 				for i := range services {
 					name := model.ObjectName{Namespace: "shop", Name: fmt.Sprint(i)}
-					if p.acquire(name) {
+					if limiter.acquire(name) {
 						held[name]++
 						progress = true
 					}
@@ -31,17 +31,17 @@ func TestLimitsOfServicesThatUseAll(t *testing.T) {
 					t.Errorf("%s has %d slots, want %d or one more", name, slots, each)
 				}
 			}
-			if len(held) != services || sum > MaxConnections || !p.acquire(model.ObjectName{Namespace: "shop", Name: "late"}) {
+			if len(held) != services || sum > MaxConnections || !limiter.acquire(model.ObjectName{Namespace: "shop", Name: "late"}) {
 				t.Errorf("%d Services have %d slots, and none is free for another", len(held), sum)
 			}
 			for name, slots := range held {
 				for range slots {
-					p.release(name)
+					limiter.release(name)
 				}
 			}
-			p.release(model.ObjectName{Namespace: "shop", Name: "late"})
-			if p.free != MaxConnections || len(p.inUse) != 0 {
-				t.Errorf("%d slots are free, %v are in use", p.free, p.inUse)
+			limiter.release(model.ObjectName{Namespace: "shop", Name: "late"})
+			if limiter.free != MaxConnections || len(limiter.inUse) != 0 {
+				t.Errorf("%d slots are free, %v are in use", limiter.free, limiter.inUse)
 			}
 		})
 	}

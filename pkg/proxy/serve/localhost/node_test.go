@@ -31,7 +31,7 @@ type node struct {
 	server    *Server
 	events    *recordedEvents
 	cluster   *model.Cluster
-	decide    *selection.Planner
+	planner   *selection.Planner
 	stop      func()
 }
 
@@ -56,15 +56,15 @@ func (r *recordedEvents) count(outcome Outcome) (n int) {
 	r.do(func() { n = r.outcomes[outcome] })
 	return n
 }
-func (r *recordedEvents) listens(family model.Family) (n int) {
+func (r *recordedEvents) listenerCount(family model.Family) (n int) {
 	r.do(func() { n = r.listening[family] })
 	return n
 }
-func (r *recordedEvents) failures(family model.Family) (n int) {
+func (r *recordedEvents) failureCount(family model.Family) (n int) {
 	r.do(func() { n = r.failed[family] })
 	return n
 }
-func (r *recordedEvents) problems() (all []model.Finding) {
+func (r *recordedEvents) currentFindings() (all []model.Finding) {
 	r.do(func() { all = r.findings })
 	return all
 }
@@ -85,8 +85,8 @@ type family struct {
 // inBothFamilies runs a test over IPv4 and over IPv6.
 func inBothFamilies(t *testing.T, test func(*testing.T, family)) {
 	t.Helper()
-	for _, at := range []family{{model.IPv4, loopback4, "ip"}, {model.IPv6, loopback6, "ip6"}} {
-		t.Run(at.String(), func(t *testing.T) { test(t, at) })
+	for _, f := range []family{{model.IPv4, loopback4, "ip"}, {model.IPv6, loopback6, "ip6"}} {
+		t.Run(f.String(), func(t *testing.T) { test(t, f) })
 	}
 }
 
@@ -98,7 +98,7 @@ func (f family) other() string             { return f.port(30081) }
 func newNode(t *testing.T, maxConnections int) *node {
 	n := &node{t: t, namespace: netns.New(t)}
 	n.cluster = model.NewCluster("node-a")
-	n.decide = selection.NewPlanner(n.cluster)
+	n.planner = selection.NewPlanner(n.cluster)
 	n.start(maxConnections)
 	return n
 }
@@ -170,7 +170,7 @@ type service struct {
 	nodePort  uint16
 	endpoints []netip.AddrPort
 	change    func(*model.Service)
-	on        string // node of its endpoints; node-b if empty
+	nodeName  string // node of its endpoints; node-b if empty
 }
 
 // apply passes the decisions about Services to the server. It deletes Services without a node port.
@@ -195,37 +195,37 @@ func (n *node) apply(services ...service) {
 		if s.change != nil {
 			s.change(change.Services[name])
 		}
-		on := s.on
-		if on == "" {
-			on = "node-b"
+		nodeName := s.nodeName
+		if nodeName == "" {
+			nodeName = "node-b"
 		}
 		for i, endpoint := range s.endpoints { // each endpoint has a port of its own
 			slice := &model.EndpointSlice{
 				Name: model.ObjectName{Namespace: "shop", Name: fmt.Sprint(s.name, "-", i)}, Service: name, Family: model.FamilyOf(endpoint.Addr()),
 				Ports:     []model.SlicePort{{Protocol: model.TCP, Port: endpoint.Port()}},
-				Endpoints: []model.SliceEndpoint{{Addr: endpoint.Addr(), Endpoint: model.Endpoint{Node: on, Ready: true, Serving: true}}},
+				Endpoints: []model.SliceEndpoint{{Addr: endpoint.Addr(), Endpoint: model.Endpoint{Node: nodeName, Ready: true, Serving: true}}},
 			}
 			change.Slices[slice.Name] = slice
 		}
 	}
 	n.cluster.Apply(change)
 	for name := range change.Services {
-		n.server.OnApplied(name, n.server.Derive(n.decide.Decide(name, model.Families)))
+		n.server.OnApplied(name, n.server.Derive(n.planner.Decide(name, model.Families)))
 	}
 }
 
-// listensOn waits until the server listens on the given number of node ports of each family.
-func (n *node) listensOn(ipv4, ipv6 int) {
+// waitForListeners waits until the server listens on the given number of node ports of each family.
+func (n *node) waitForListeners(ipv4, ipv6 int) {
 	n.t.Helper()
 	wait.Until(n.t, fmt.Sprintf("%d and %d listeners", ipv4, ipv6), func() bool {
-		return n.events.listens(model.IPv4) == ipv4 && n.events.listens(model.IPv6) == ipv6
+		return n.events.listenerCount(model.IPv4) == ipv4 && n.events.listenerCount(model.IPv6) == ipv6
 	})
 }
 
-// listensAt waits until the server listens on the given number of node ports of a family.
-func (n *node) listensAt(at family, ports int) {
+// waitForFamilyListeners waits until the server listens on the given number of node ports of a family.
+func (n *node) waitForFamilyListeners(f family, ports int) {
 	n.t.Helper()
-	wait.Equal(n.t, "listeners over "+at.String(), ports, func() int { return n.events.listens(at.Family) })
+	wait.Equal(n.t, "listeners over "+f.String(), ports, func() int { return n.events.listenerCount(f.Family) })
 }
 
 // tryDial dials a node port.

@@ -30,12 +30,12 @@ func TestANodePortIsServedInBothFamilies(t *testing.T) {
 	n.apply(service{name: "web", nodePort: 30080, endpoints: []netip.AddrPort{
 		n.backend(loopback4, nameBackend("four")), n.backend(loopback6, nameBackend("six")),
 	}})
-	n.listensOn(1, 1)
+	n.waitForListeners(1, 1)
 	n.expectReply(web4, "four")
 	n.expectReply(web6, "six")
 	n.expectRefused("127.0.0.2:30080")
 	n.apply(service{name: "web"})
-	n.listensOn(0, 0)
+	n.waitForListeners(0, 0)
 	n.expectRefused(web4)
 	n.expectRefused(web6)
 }
@@ -52,7 +52,7 @@ func TestPortsThatAreNotServed(t *testing.T) {
 			backend := []netip.AddrPort{n.backend(loopback4, nameBackend("four"))}
 			n.apply(service{name: "web", nodePort: 30080, endpoints: backend, change: change},
 				service{name: "other", nodePort: 30081, endpoints: backend})
-			n.listensOn(1, 0)
+			n.waitForListeners(1, 0)
 			n.expectReply("127.0.0.1:30081", "four")
 			n.expectRefused(web4)
 		})
@@ -63,21 +63,21 @@ func TestAServiceWithoutEndpointsRefuses(t *testing.T) {
 	n := newNode(t, 100)
 	web := service{name: "web", nodePort: 30080}
 	n.apply(web, service{name: "other", nodePort: 30081, endpoints: []netip.AddrPort{n.backend(loopback4, nameBackend("four"))}})
-	n.listensOn(1, 0)
+	n.waitForListeners(1, 0)
 	n.expectRefused(web4)
 	web.endpoints = []netip.AddrPort{n.backend(loopback4, nameBackend("here"))}
 	n.apply(web)
-	n.listensOn(2, 0)
+	n.waitForListeners(2, 0)
 	n.expectReply(web4, "here")
 }
 
 func TestLocalKeepsConnectionsOnTheNode(t *testing.T) {
 	n := newNode(t, 100)
 	n.apply(service{
-		name: "web", nodePort: 30080, on: "node-a", endpoints: []netip.AddrPort{n.backend(loopback4, nameBackend("here"))},
+		name: "web", nodePort: 30080, nodeName: "node-a", endpoints: []netip.AddrPort{n.backend(loopback4, nameBackend("here"))},
 		change: func(s *model.Service) { s.ExternalTrafficLocal = true },
 	})
-	n.listensOn(1, 0)
+	n.waitForListeners(1, 0)
 	n.expectReply(web4, "here")
 }
 
@@ -86,7 +86,7 @@ func TestEndpointsArePickedAndUpdated(t *testing.T) {
 	one, two, three := n.backend(loopback4, nameBackend("one")), n.backend(loopback4, nameBackend("two")), n.backend(loopback4, nameBackend("three"))
 	web := service{name: "web", nodePort: 30080, endpoints: []netip.AddrPort{one, two}}
 	n.apply(web)
-	n.listensOn(1, 0)
+	n.waitForListeners(1, 0)
 	answers := map[string]int{}
 	for range 60 {
 		got, err := n.request(web4)
@@ -115,7 +115,7 @@ func TestAffinityTreatsLoopbackClientsAsOne(t *testing.T) {
 		web.endpoints = append(web.endpoints, n.backend(loopback4, nameBackend(name)))
 	}
 	n.apply(web)
-	n.listensOn(1, 0)
+	n.waitForListeners(1, 0)
 	first, err := n.request(web4)
 	if err != nil {
 		t.Fatal(err)
@@ -126,8 +126,8 @@ func TestAffinityTreatsLoopbackClientsAsOne(t *testing.T) {
 }
 
 func TestPickerAffinity(t *testing.T) {
-	at := func(text string) netip.AddrPort { return netip.MustParseAddrPort(text) }
-	a, b := at("10.0.0.1:80"), at("10.0.0.2:80")
+	addrPort := func(text string) netip.AddrPort { return netip.MustParseAddrPort(text) }
+	a, b := addrPort("10.0.0.1:80"), addrPort("10.0.0.2:80")
 	onB := []netip.AddrPort{b}
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for title, test := range map[string]struct {
@@ -143,14 +143,14 @@ func TestPickerAffinity(t *testing.T) {
 		"are forgotten when affinity is turned off": {target{endpoints: onB, standby: []netip.AddrPort{a}}, 0, b},
 	} {
 		t.Run(title, func(t *testing.T) {
-			var d picker
-			d.update(target{endpoints: []netip.AddrPort{a}, affinity: time.Minute})
-			if got, _ := d.pick(start); got != a {
+			var p picker
+			p.update(target{endpoints: []netip.AddrPort{a}, affinity: time.Minute})
+			if got, _ := p.pick(start); got != a {
 				t.Fatalf("got %v, want %v", got, a)
 			}
-			d.update(test.then)
-			if got, isThere := d.pick(start.Add(test.after)); got != test.want || !isThere {
-				t.Errorf("got %v, %v, want %v", got, isThere, test.want)
+			p.update(test.then)
+			if got, ok := p.pick(start.Add(test.after)); got != test.want || !ok {
+				t.Errorf("got %v, %v, want %v", got, ok, test.want)
 			}
 		})
 	}
@@ -158,43 +158,43 @@ func TestPickerAffinity(t *testing.T) {
 
 func TestEitherSideMayEndFirst(t *testing.T) { inBothFamilies(t, eitherSideEnds) }
 
-func eitherSideEnds(t *testing.T, at family) {
+func eitherSideEnds(t *testing.T, f family) {
 	t.Helper()
 	n := newNode(t, 100)
-	var lastWords atomic.Pointer[string]
+	var lastData atomic.Pointer[string]
 	n.apply(
-		service{name: "asked", nodePort: 30080, endpoints: []netip.AddrPort{n.backend(at.loopback, func(c *net.TCPConn) {
+		service{name: "asked", nodePort: 30080, endpoints: []netip.AddrPort{n.backend(f.loopback, func(c *net.TCPConn) {
 			text, _ := io.ReadAll(c) // the client has closed its side, and still gets the response
 			_, _ = fmt.Fprintf(c, "%d bytes", len(text))
 		})}},
-		service{name: "ending", nodePort: 30081, endpoints: []netip.AddrPort{n.backend(at.loopback, func(c *net.TCPConn) {
+		service{name: "ending", nodePort: 30081, endpoints: []netip.AddrPort{n.backend(f.loopback, func(c *net.TCPConn) {
 			_, _ = io.WriteString(c, "that is all")
 			_ = c.CloseWrite()
 			text, _ := io.ReadAll(c)
 			last := string(text)
-			lastWords.Store(&last)
+			lastData.Store(&last)
 		})}},
 	)
-	n.listensAt(at, 2)
-	asking := n.dial(at.web())
-	if _, err := asking.Write(make([]byte, 3<<20)); err != nil {
+	n.waitForFamilyListeners(f, 2)
+	sender := n.dial(f.web())
+	if _, err := sender.Write(make([]byte, 3<<20)); err != nil {
 		t.Fatal(err)
 	}
-	if err := asking.CloseWrite(); err != nil {
+	if err := sender.CloseWrite(); err != nil {
 		t.Fatal(err)
 	}
-	if text, err := io.ReadAll(asking); string(text) != "3145728 bytes" || err != nil {
+	if text, err := io.ReadAll(sender); string(text) != "3145728 bytes" || err != nil {
 		t.Errorf("got %q, %v", text, err)
 	}
-	listening := n.dial(at.other())
-	if text, err := io.ReadAll(listening); string(text) != "that is all" || err != nil {
+	receiver := n.dial(f.other())
+	if text, err := io.ReadAll(receiver); string(text) != "that is all" || err != nil {
 		t.Errorf("got %q, %v", text, err)
 	}
-	if _, err := io.WriteString(listening, "thank you"); err != nil {
+	if _, err := io.WriteString(receiver, "thank you"); err != nil {
 		t.Fatal(err)
 	}
-	_ = listening.Close()
-	wait.Until(n.t, "the last data of a client", func() bool { last := lastWords.Load(); return last != nil && *last == "thank you" })
+	_ = receiver.Close()
+	wait.Until(n.t, "the last data of a client", func() bool { last := lastData.Load(); return last != nil && *last == "thank you" })
 	wait.Until(n.t, "all slots free again", func() bool { return n.freeConnections() == 100 })
 }
 
@@ -204,15 +204,15 @@ func (n *node) freeConnections() int {
 	return n.server.limiter.free
 }
 
-func TestSlowReaderGetsEverythingAndBlocksNobody(t *testing.T) { inBothFamilies(t, slowReader) }
+func TestSlowReaderGetsAllDataAndBlocksNoOthers(t *testing.T) { inBothFamilies(t, slowReader) }
 
-func slowReader(t *testing.T, at family) {
+func slowReader(t *testing.T, f family) {
 	t.Helper()
 	n := newNode(t, 100)
 	var sent atomic.Int64
 	const size = 64 << 20
 	content := bytes.Repeat([]byte("0123456789abcdef"), size/16)
-	n.apply(service{name: "web", nodePort: 30080, endpoints: []netip.AddrPort{n.backend(at.loopback, func(c *net.TCPConn) {
+	n.apply(service{name: "web", nodePort: 30080, endpoints: []netip.AddrPort{n.backend(f.loopback, func(c *net.TCPConn) {
 		for rest := content; len(rest) > 0; {
 			written, err := c.Write(rest[:1<<20])
 			sent.Add(int64(written))
@@ -221,9 +221,9 @@ func slowReader(t *testing.T, at family) {
 			}
 			rest = rest[1<<20:]
 		}
-	})}}, service{name: "other", nodePort: 30081, endpoints: []netip.AddrPort{n.backend(at.loopback, nameBackend("other"))}})
-	n.listensAt(at, 2)
-	slow := n.dial(at.web())
+	})}}, service{name: "other", nodePort: 30081, endpoints: []netip.AddrPort{n.backend(f.loopback, nameBackend("other"))}})
+	n.waitForFamilyListeners(f, 2)
+	slow := n.dial(f.web())
 	if err := slow.SetReadBuffer(1 << 20); err != nil { // otherwise it could grow to 32 MiB
 		t.Fatal(err)
 	}
@@ -237,7 +237,7 @@ func slowReader(t *testing.T, at family) {
 	if sent.Load() == size { // the kernel's buffers take up to 40 MiB of it
 		t.Error("all data was read from the backend although the client has read none")
 	}
-	n.expectReply(at.other(), "other")
+	n.expectReply(f.other(), "other")
 	hash := sha256.New()
 	if _, err := io.Copy(hash, slow); err != nil {
 		t.Fatal(err)
@@ -249,15 +249,15 @@ func slowReader(t *testing.T, at family) {
 
 func TestUnavailableBackendCausesReset(t *testing.T) { inBothFamilies(t, unavailableBackend) }
 
-func unavailableBackend(t *testing.T, at family) {
+func unavailableBackend(t *testing.T, f family) {
 	t.Helper()
 	n := newNode(t, 100)
-	refusing := n.listener(at.port(0))
-	away := netip.MustParseAddrPort(refusing.Addr().String())
-	_ = refusing.Close()
-	n.apply(service{name: "web", nodePort: 30080, endpoints: []netip.AddrPort{away}})
-	n.listensAt(at, 1)
-	if text, err := n.request(at.web()); err == nil || !strings.Contains(err.Error(), "reset") {
+	listener := n.listener(f.port(0))
+	closed := netip.MustParseAddrPort(listener.Addr().String())
+	_ = listener.Close()
+	n.apply(service{name: "web", nodePort: 30080, endpoints: []netip.AddrPort{closed}})
+	n.waitForFamilyListeners(f, 1)
+	if text, err := n.request(f.web()); err == nil || !strings.Contains(err.Error(), "reset") {
 		t.Errorf("got %q, %v, want a reset", text, err)
 	}
 	if got := n.events.count(Unreachable); got != 1 {
@@ -272,21 +272,21 @@ func TestUnresponsiveBackendCausesResetAfterTimeout(t *testing.T) {
 	inBothFamilies(t, unresponsiveBackend)
 }
 
-func unresponsiveBackend(t *testing.T, at family) {
+func unresponsiveBackend(t *testing.T, f family) {
 	t.Helper()
 	n := newNode(t, 100)
-	silent := n.backend(at.loopback, nameBackend("silent"))
-	n.namespace.Load("table " + at.table + " silent {\n chain in {\n type filter hook input priority 0;\n" +
-		fmt.Sprintf("tcp dport %d drop\n}\n}\n", silent.Port()))
-	n.apply(service{name: "web", nodePort: 30080, endpoints: []netip.AddrPort{silent}},
-		service{name: "other", nodePort: 30081, endpoints: []netip.AddrPort{n.backend(at.loopback, nameBackend("other"))}})
-	n.listensAt(at, 2)
-	waiting := n.dial(at.web())
-	n.expectReply(at.other(), "other")
+	unresponsive := n.backend(f.loopback, nameBackend("silent"))
+	n.namespace.Load("table " + f.table + " silent {\n chain in {\n type filter hook input priority 0;\n" +
+		fmt.Sprintf("tcp dport %d drop\n}\n}\n", unresponsive.Port()))
+	n.apply(service{name: "web", nodePort: 30080, endpoints: []netip.AddrPort{unresponsive}},
+		service{name: "other", nodePort: 30081, endpoints: []netip.AddrPort{n.backend(f.loopback, nameBackend("other"))}})
+	n.waitForFamilyListeners(f, 2)
+	client := n.dial(f.web())
+	n.expectReply(f.other(), "other")
 	if n.events.count(Unreachable) != 0 {
 		t.Error("the connection attempt timed out too early")
 	}
-	if text, err := io.ReadAll(waiting); err == nil || !strings.Contains(err.Error(), "reset") {
+	if text, err := io.ReadAll(client); err == nil || !strings.Contains(err.Error(), "reset") {
 		t.Errorf("got %q, %v, want a reset", text, err)
 	}
 	if got := n.events.count(Unreachable); got != 1 {
@@ -297,15 +297,15 @@ func unresponsiveBackend(t *testing.T, at family) {
 
 func TestBackendResetIsForwarded(t *testing.T) { inBothFamilies(t, backendReset) }
 
-func backendReset(t *testing.T, at family) {
+func backendReset(t *testing.T, f family) {
 	t.Helper()
 	n := newNode(t, 100)
-	n.apply(service{name: "web", nodePort: 30080, endpoints: []netip.AddrPort{n.backend(at.loopback, func(c *net.TCPConn) {
+	n.apply(service{name: "web", nodePort: 30080, endpoints: []netip.AddrPort{n.backend(f.loopback, func(c *net.TCPConn) {
 		_, _ = io.ReadFull(c, make([]byte, 4))
 		reset(c)
 	})}})
-	n.listensAt(at, 1)
-	client := n.dial(at.web())
+	n.waitForFamilyListeners(f, 1)
+	client := n.dial(f.web())
 	if _, err := io.WriteString(client, "ping"); err != nil {
 		t.Fatal(err)
 	}
@@ -318,33 +318,33 @@ func TestAServiceHasNoMoreConnectionsThanItsLimit(t *testing.T) {
 	inBothFamilies(t, connectionLimit)
 }
 
-func connectionLimit(t *testing.T, at family) {
+func connectionLimit(t *testing.T, f family) {
 	t.Helper()
 	n := newNode(t, 10)
 	var open atomic.Int64
-	hold := []netip.AddrPort{n.backend(at.loopback, echoBackend(&open))}
-	n.apply(service{name: "flooded", nodePort: 30080, endpoints: hold}, service{name: "other", nodePort: 30081, endpoints: hold})
-	n.listensAt(at, 2)
+	endpoints := []netip.AddrPort{n.backend(f.loopback, echoBackend(&open))}
+	n.apply(service{name: "flooded", nodePort: 30080, endpoints: endpoints}, service{name: "other", nodePort: 30081, endpoints: endpoints})
+	n.waitForFamilyListeners(f, 2)
 	var first *net.TCPConn
 	for i := range 5 {
-		one := n.dial(at.web())
-		n.expectEcho(one)
+		conn := n.dial(f.web())
+		n.expectEcho(conn)
 		if i == 0 {
-			first = one
+			first = conn
 		}
 	}
 	for range 20 {
-		if one, err := n.tryDial(at.web()); err == nil { // it may be reset before Dial returns
-			n.expectClosed(one)
+		if conn, err := n.tryDial(f.web()); err == nil { // it may be reset before Dial returns
+			n.expectClosed(conn)
 		}
 	}
 	if got := [2]int{n.events.count(Forwarded), n.events.count(LimitExceeded)}; got != [2]int{5, 20} {
 		t.Errorf("%d connections were forwarded, %d exceeded the limit, want 5 and 20", got[0], got[1])
 	}
-	n.expectEcho(n.dial(at.other()))
+	n.expectEcho(n.dial(f.other()))
 	_ = first.Close() // frees a slot
 	wait.Until(n.t, "five open connections and five free slots", func() bool { return open.Load() == 5 && n.freeConnections() == 5 })
-	n.expectEcho(n.dial(at.web()))
+	n.expectEcho(n.dial(f.web()))
 	if open.Load() != 6 {
 		t.Errorf("%d connections are open, want 6", open.Load())
 	}
@@ -354,7 +354,7 @@ func TestConnectionsLastUntilTheServiceIsDeleted(t *testing.T) {
 	inBothFamilies(t, establishedConnections)
 }
 
-func establishedConnections(t *testing.T, at family) {
+func establishedConnections(t *testing.T, f family) {
 	t.Helper()
 	var open atomic.Int64
 	for title, end := range map[string]func(*node, []netip.AddrPort){
@@ -367,19 +367,19 @@ func establishedConnections(t *testing.T, at family) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			n := newNode(t, 100)
-			web := service{name: "web", nodePort: 30080, endpoints: []netip.AddrPort{n.backend(at.loopback, echoBackend(&open))}}
+			web := service{name: "web", nodePort: 30080, endpoints: []netip.AddrPort{n.backend(f.loopback, echoBackend(&open))}}
 			n.apply(web)
-			n.listensAt(at, 1)
-			client := n.dial(at.web())
+			n.waitForFamilyListeners(f, 1)
+			client := n.dial(f.web())
 			n.expectEcho(client)
 			on := web.endpoints
-			web.endpoints = []netip.AddrPort{n.backend(at.loopback, nameBackend("new"))} // established connections stay where they are
+			web.endpoints = []netip.AddrPort{n.backend(f.loopback, nameBackend("new"))} // established connections stay where they are
 			n.apply(web)
-			wait.Until(n.t, "a response of the new endpoint", func() bool { got, _ := n.request(at.web()); return got == "new" })
+			wait.Until(n.t, "a response of the new endpoint", func() bool { got, _ := n.request(f.web()); return got == "new" })
 			n.expectEcho(client)
 			web.endpoints = nil
 			n.apply(web)
-			n.listensAt(at, 0)
+			n.waitForFamilyListeners(f, 0)
 			n.expectEcho(client)
 			end(n, on)
 			n.expectClosed(client)
@@ -392,43 +392,43 @@ func TestServerRestart(t *testing.T) {
 	n := newNode(t, 100)
 	web := service{name: "web", nodePort: 30080, endpoints: []netip.AddrPort{n.backend(loopback4, nameBackend("four"))}}
 	n.apply(web)
-	n.listensOn(1, 0)
+	n.waitForListeners(1, 0)
 	for range 3 {
 		n.expectReply(web4, "four")
 		n.stop()
 		n.expectRefused(web4)
 		n.start(100)
 		n.apply(web)
-		n.listensOn(1, 0)
+		n.waitForListeners(1, 0)
 	}
 	n.expectReply(web4, "four")
-	if n.events.failures(model.IPv4) != 0 {
+	if n.events.failureCount(model.IPv4) != 0 {
 		t.Error("a server failed to listen on the port of the previous one")
 	}
 }
 
 func TestPortInUseIsReportedAndServedOnceFree(t *testing.T) {
 	n := newNode(t, 100)
-	stranger := n.listener(web4)
+	occupant := n.listener(web4)
 	four := n.backend(loopback4, nameBackend("four"))
 	n.apply(service{name: "web", nodePort: 30080, endpoints: []netip.AddrPort{four, n.backend(loopback6, nameBackend("six"))}},
 		service{name: "other", nodePort: 30081, endpoints: []netip.AddrPort{four}})
-	n.listensOn(1, 1)
+	n.waitForListeners(1, 1)
 	n.expectReply(web6, "six")
 	n.expectReply("127.0.0.1:30081", "four")
-	wait.Until(n.t, "one finding", func() bool { return len(n.events.problems()) == 1 })
+	wait.Until(n.t, "one finding", func() bool { return len(n.events.currentFindings()) == 1 })
 	const want = "Service shop/web: A node port is not served on this node's loopback address; retrying: " +
 		"listen tcp4 127.0.0.1:30080: bind: address already in use"
-	if got := n.events.problems()[0]; got.String() != want || got.Code != model.LocalhostNodePortNotServed || !got.Local {
+	if got := n.events.currentFindings()[0]; got.String() != want || got.Code != model.LocalhostNodePortNotServed || !got.Local {
 		t.Errorf("got %s %s, want %s", got.Code, got, want)
 	}
-	if n.events.failures(model.IPv4) == 0 || n.events.failures(model.IPv6) != 0 {
+	if n.events.failureCount(model.IPv4) == 0 || n.events.failureCount(model.IPv6) != 0 {
 		t.Errorf("failures %v, want some only over IPv4", n.events.failed)
 	}
-	_ = stranger.Close()
-	n.listensOn(2, 1)
+	_ = occupant.Close()
+	n.waitForListeners(2, 1)
 	n.expectReply(web4, "four")
-	if got := n.events.problems(); len(got) != 0 {
+	if got := n.events.currentFindings(); len(got) != 0 {
 		t.Errorf("findings %v, want none", got)
 	}
 }
@@ -454,11 +454,11 @@ func TestNeighboursDoNotReachLoopback(t *testing.T) {
 		"tcp dport { 30080, 30081 } dnat to 127.0.0.1\n}\n}\n")
 
 	n.apply(service{name: "web", nodePort: 30080, endpoints: []netip.AddrPort{n.backend(loopback4, nameBackend("web"))}})
-	n.listensOn(1, 0)
+	n.waitForListeners(1, 0)
 	n.expectReply("127.0.0.1:30080", "web")
 	other := n.listener("127.0.0.1:30081")
 	defer other.Close()
-	for port, isReached := range map[string]bool{"30080": false, "30081": true} {
+	for port, wantReached := range map[string]bool{"30080": false, "30081": true} {
 		var err error
 		neighbour.Do(func() {
 			var dialled net.Conn
@@ -466,8 +466,8 @@ func TestNeighboursDoNotReachLoopback(t *testing.T) {
 				_ = dialled.Close()
 			}
 		})
-		if reached := err == nil; reached != isReached {
-			t.Errorf("a neighbour reaches port %s: %v (%v), want %v", port, reached, err, isReached)
+		if reached := err == nil; reached != wantReached {
+			t.Errorf("a neighbour reaches port %s: %v (%v), want %v", port, reached, err, wantReached)
 		}
 	}
 }

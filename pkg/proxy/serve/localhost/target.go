@@ -38,7 +38,7 @@ func (t target) equal(other target) bool {
 // targetsOf returns a Service's node ports and their targets, in the families that have an address. Although the
 // clients are on this node, externalTrafficPolicy: Local restricts them to this node's endpoints, as in kube-proxy.
 func targetsOf(decisions []selection.Decision, addrs map[model.Family]netip.Addr) map[nodePort]target {
-	var found map[nodePort]target
+	var targets map[nodePort]target
 	for _, decision := range decisions {
 		_, isServed := addrs[decision.Family]
 		if !isServed || decision.Port.Protocol != model.TCP || decision.Service.IsHeadless {
@@ -53,12 +53,12 @@ func targetsOf(decisions []selection.Decision, addrs map[model.Family]netip.Addr
 		if decision.Service.ExternalTrafficLocal {
 			dest.endpoints, dest.standby = port.Local, nil
 		}
-		if found == nil {
-			found = map[nodePort]target{}
+		if targets == nil {
+			targets = map[nodePort]target{}
 		}
-		found[nodePort{decision.Family, decision.Frontends[i].Port}] = dest
+		targets[nodePort{decision.Family, decision.Frontends[i].Port}] = dest
 	}
-	return found
+	return targets
 }
 
 func sameTargets(a, b map[nodePort]target) bool {
@@ -74,10 +74,10 @@ type picker struct {
 	lastAt time.Time
 }
 
-func (p *picker) update(now target) {
+func (p *picker) update(dest target) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	p.target = now
+	p.target = dest
 }
 
 // pick returns an endpoint for a new connection; false if there is none.

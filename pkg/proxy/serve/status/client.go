@@ -34,15 +34,15 @@ func FetchPage(ctx context.Context, address, page string) ([]byte, error) {
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		hosts = []string{"127.0.0.1", "::1"}
 	}
-	var first error
+	var firstErr error
 	for _, host := range hosts {
 		body, err := get(ctx, net.JoinHostPort(host, port), page)
 		if err == nil {
 			return body, nil
 		}
-		first = cmp.Or(first, err)
+		firstErr = cmp.Or(firstErr, err)
 	}
-	return nil, first
+	return nil, firstErr
 }
 
 // get reads a page at one address.

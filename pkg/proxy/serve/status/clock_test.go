@@ -6,15 +6,15 @@ import (
 	"unsafe"
 )
 
-// machine is a clock that NTP or an administrator sets while time passes: the date jumps, the monotonic reading does
+// adjustedClock is a clock that NTP or an administrator sets while time passes: the date jumps, the monotonic reading does
 // not.
-type machine struct {
+type adjustedClock struct {
 	began time.Time
 	set   time.Duration // total change of the date since the start
 }
 
 // timeAfter returns the clock's reading some time after the start.
-func (m *machine) timeAfter(t *testing.T, d time.Duration) time.Time {
+func (m *adjustedClock) timeAfter(t *testing.T, d time.Duration) time.Time {
 	t.Helper()
 	correct := m.began.Add(d)
 	// Package time cannot make a time whose two readings disagree; only the kernel can. The date's seconds are the 33 bits
@@ -39,7 +39,7 @@ func TestClockJumpsDoNotChangeHealth(t *testing.T) {
 		"an hour back and more": {-time.Hour, -25 * time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
-			clock := &machine{began: time.Now()}
+			clock := &adjustedClock{began: time.Now()}
 			var status Status
 			expect := func(after time.Duration, want bool) {
 				t.Helper()

@@ -14,18 +14,18 @@ import (
 // (KEP-3836).
 func (s *Status) Handler(now func() time.Time) http.Handler {
 	mux := http.NewServeMux()
-	serve := func(path string, judge func(Health) (well bool, page any)) {
+	serve := func(path string, evaluate func(Health) (ok bool, page any)) {
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
-			well, page := judge(s.Health(now()))
-			code := respond(w, well, page)
+			ok, page := evaluate(s.Health(now()))
+			code := respond(w, ok, page)
 			if s.OnResponse != nil {
 				s.OnResponse(path, code)
 			}
 		})
 	}
-	serve("/healthz", func(v Health) (bool, any) { return v.Healthy && v.NodeEligible, healthPage(v) })
-	serve("/livez", func(v Health) (bool, any) { return v.Healthy, livePage(v) })
-	serve("/readyz", func(v Health) (bool, any) { return v.Ready, readinessPage(v) })
+	serve("/healthz", func(v Health) (bool, any) { return v.Healthy && v.NodeEligible, newHealthPage(v) })
+	serve("/livez", func(v Health) (bool, any) { return v.Healthy, newLivePage(v) })
+	serve("/readyz", func(v Health) (bool, any) { return v.Ready, newReadyPage(v) })
 	return mux
 }
 

@@ -101,16 +101,16 @@ var (
 `)
 	// notEligibleBody is the page for load balancers if the proxy is healthy and the node is not eligible: its lastUpdated
 	// is the time of the last sync.
-	notEligibleBody = eligible(livezBody("00:01", "true", "  \"notEligible\": \"the Node is being deleted\",\n"), "false")
+	notEligibleBody = withEligibility(livezBody("00:01", "true", "  \"notEligible\": \"the Node is being deleted\",\n"), "false")
 	stuckBody       = livezBody("00:01", "false", `  "pendingSince": "2026-03-01T12:00:10Z",
   "lastFailure": "2026-03-01T12:00:40Z",
   "lastError": "committing 3 changes: device or resource busy",
 `)
 )
 
-// eligible adds nodeEligible to a page of /livez, as in /healthz.
-func eligible(page, says string) string {
-	return strings.Replace(page, "  \"healthy\"", "  \"nodeEligible\": "+says+",\n  \"healthy\"", 1)
+// withEligibility adds nodeEligible to a page of /livez, as in /healthz.
+func withEligibility(page, value string) string {
+	return strings.Replace(page, "  \"healthy\"", "  \"nodeEligible\": "+value+",\n  \"healthy\"", 1)
 }
 
 const readyBody = `{
@@ -132,7 +132,7 @@ func TestHandler(t *testing.T) {
 		code         int
 		body         string
 	}{
-		"a healthy proxy, to a load balancer": {syncedStatus(), http.MethodGet, "/healthz", http.StatusOK, eligible(aliveBody, "true")},
+		"a healthy proxy, to a load balancer": {syncedStatus(), http.MethodGet, "/healthz", http.StatusOK, withEligibility(aliveBody, "true")},
 		"a healthy proxy, to a kubelet":       {syncedStatus(), http.MethodGet, "/livez", http.StatusOK, aliveBody},
 		"a node that is being deleted, to a load balancer": {notEligibleStatus(), http.MethodGet, "/healthz",
 			http.StatusServiceUnavailable, notEligibleBody},
@@ -140,7 +140,7 @@ func TestHandler(t *testing.T) {
 		"a node that is being deleted stays ready":   {notEligibleStatus(), http.MethodGet, "/readyz", http.StatusOK, readyBody},
 		"an interrupted watch, to a kubelet":         {interruptedStatus(), http.MethodGet, "/livez", http.StatusOK, interruptedBody},
 		"a stuck proxy, to a load balancer": {
-			stuckStatus(), http.MethodGet, "/healthz", http.StatusServiceUnavailable, eligible(stuckBody, "true"),
+			stuckStatus(), http.MethodGet, "/healthz", http.StatusServiceUnavailable, withEligibility(stuckBody, "true"),
 		},
 		"a stuck proxy, to a kubelet":              {stuckStatus(), http.MethodGet, "/livez", http.StatusServiceUnavailable, stuckBody},
 		"a stuck proxy stays ready":                {stuckStatus(), http.MethodGet, "/readyz", http.StatusOK, readyBody},
@@ -194,7 +194,7 @@ func TestHandlerHasNoOtherPathOrMethod(t *testing.T) {
 // TestAPageReportsHowManyObjectsAreInvalid: it does not name them, because the health address is accessible to anyone.
 func TestAPageReportsHowManyObjectsAreInvalid(t *testing.T) {
 	status := syncedStatus()
-	status.SetRejected(1000)
+	status.SetInvalidObjects(1000)
 	got := request(t, status, second(2), http.MethodGet, "/healthz")
 	if got.code != http.StatusOK {
 		t.Errorf("with invalid objects: status %d, want 200", got.code)

@@ -20,9 +20,9 @@ type Health struct {
 	// LastFailure is when a sync failed with LastError; zero and empty if one has succeeded since.
 	LastFailure time.Time
 	LastError   string
-	// NodeEligible reports whether the node's own state allows load balancers to use it. NotEligible is the reason if not.
-	NodeEligible bool
-	NotEligible  string
+	// NodeEligible reports whether the node's own state allows load balancers to use it. IneligibleReason is the reason if not.
+	NodeEligible     bool
+	IneligibleReason string
 	// Interruptions are the resources whose watches are interrupted, by name. They never make the proxy unhealthy: its
 	// state stays applied, and a restart would not reach the API server either.
 	Interruptions []Interruption

@@ -11,8 +11,8 @@ type Page struct {
 	Healthy      bool                    `json:"healthy"`
 	Status       map[string]familyStatus `json:"status"`
 
-	// NotEligible is why the node is not eligible; only in /healthz.
-	NotEligible string `json:"notEligible,omitempty"`
+	// IneligibleReason is why the node is not eligible; only in /healthz.
+	IneligibleReason string `json:"notEligible,omitempty"`
 
 	PendingSince time.Time `json:"pendingSince,omitzero"`
 	LastFailure  time.Time `json:"lastFailure,omitzero"`
@@ -21,9 +21,9 @@ type Page struct {
 	Interruptions []Interruption `json:"interruptions,omitempty"`
 	// OtherProxies are the other service proxies on the node, one sentence each.
 	OtherProxies []string `json:"otherServiceProxies,omitempty"`
-	// RejectedTotal counts the invalid objects. Only pages on the metrics address name them, because this page is
+	// InvalidObjects counts the invalid objects. Only pages on the metrics address name them, because this page is
 	// accessible to anyone.
-	RejectedTotal int `json:"refusedTotal"`
+	InvalidObjects int `json:"refusedTotal"`
 }
 
 // familyStatus is the status of one family.
@@ -38,18 +38,18 @@ type readyPage struct {
 	Message string `json:"message"`
 }
 
-// livePage is the page of /livez, which is about the proxy alone.
-func livePage(v Health) Page {
+// newLivePage is the page of /livez, which is about the proxy alone.
+func newLivePage(v Health) Page {
 	family := familyStatus{LastUpdated: v.LastSuccess, Healthy: v.Healthy}
 	p := Page{
-		LastUpdated:   v.LastSuccess,
-		CurrentTime:   v.At,
-		Healthy:       v.Healthy,
-		Status:        map[string]familyStatus{"IPv4": family, "IPv6": family},
-		PendingSince:  v.PendingSince,
-		LastFailure:   v.LastFailure,
-		LastError:     v.LastError,
-		RejectedTotal: v.InvalidObjects,
+		LastUpdated:    v.LastSuccess,
+		CurrentTime:    v.At,
+		Healthy:        v.Healthy,
+		Status:         map[string]familyStatus{"IPv4": family, "IPv6": family},
+		PendingSince:   v.PendingSince,
+		LastFailure:    v.LastFailure,
+		LastError:      v.LastError,
+		InvalidObjects: v.InvalidObjects,
 
 		Interruptions: v.Interruptions,
 		OtherProxies:  v.OtherProxies,
@@ -62,16 +62,16 @@ func livePage(v Health) Page {
 	return p
 }
 
-// healthPage is the page of /healthz, which is about the proxy and its node.
-func healthPage(v Health) Page {
-	p := livePage(v)
-	p.NodeEligible, p.NotEligible = &v.NodeEligible, v.NotEligible
+// newHealthPage is the page of /healthz, which is about the proxy and its node.
+func newHealthPage(v Health) Page {
+	p := newLivePage(v)
+	p.NodeEligible, p.IneligibleReason = &v.NodeEligible, v.IneligibleReason
 	if v.Healthy && !v.NodeEligible {
 		p.LastUpdated = v.LastSuccess // the node is not eligible, so this must not equal the current time
 	}
 	return p
 }
 
-func readinessPage(v Health) readyPage {
+func newReadyPage(v Health) readyPage {
 	return readyPage{Ready: v.Ready, Message: v.ReadySentence()}
 }

@@ -23,7 +23,7 @@ type Pages struct {
 	Build     Build
 	StartedAt time.Time        // start time of the process
 	Now       func() time.Time // the clock
-	Logged    func(error)      // called with the error if a page could not be encoded
+	OnError   func(error)      // called with the error if a page could not be encoded
 	// Profiling enables /debug/pprof. A client that requests a profile slows the process down, and sees its memory.
 	Profiling bool
 	// WithFlags and WithStatus enable /flagz and /statusz.

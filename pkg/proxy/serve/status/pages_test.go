@@ -20,7 +20,7 @@ func example(profiling bool, logged func(error)) Pages {
 	began := time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 	return Pages{
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", plain)
+			w.Header().Set("Content-Type", plainText)
 			_, _ = io.WriteString(w, "counted 1\n")
 		}),
 		Mode: "nftables",
@@ -32,7 +32,7 @@ func example(profiling bool, logged func(error)) Pages {
 		Build:     Build{Name: "vicinity", Version: "v1.2.3", GoVersion: "go1.26.0"},
 		StartedAt: began,
 		Now:       func() time.Time { return began.Add(26*time.Hour + 3*time.Minute + 9*time.Second) },
-		Logged:    logged,
+		OnError:   logged,
 		Profiling: profiling,
 
 		WithFlags:  true,
@@ -58,19 +58,19 @@ Go version: go1.26.0
 Binary version: v1.2.3
 Paths: /configz /findings /flagz /healthz /metrics /proxyMode /statusz /summary
 `
-	plain = "text/plain; charset=utf-8"
+	plainText = "text/plain; charset=utf-8"
 )
 
 func TestEachPageHasTheExpectedContent(t *testing.T) {
 	for path, want := range map[string]struct{ contentType, body string }{
-		"/metrics":      {plain, "counted 1\n"},
-		"/healthz":      {plain, "ok"},
-		"/healthz/ping": {plain, "ok"},
-		"/proxyMode":    {plain, "nftables"},
+		"/metrics":      {plainText, "counted 1\n"},
+		"/healthz":      {plainText, "ok"},
+		"/healthz/ping": {plainText, "ok"},
+		"/proxyMode":    {plainText, "nftables"},
 		"/configz":      {"application/json", `{"kubeproxy.config.k8s.io":{"kind":"KubeProxyConfiguration"}}`},
 		"/findings":     {"application/json", `["a part of web.yaml"]`},
-		"/flagz":        {plain, flagzPage},
-		"/statusz":      {plain, statuszPage},
+		"/flagz":        {plainText, flagzPage},
+		"/statusz":      {plainText, statuszPage},
 
 		"/findings?code=Invalid": {"application/json", `["a part of web.yaml","Invalid"]`},
 	} {
@@ -127,13 +127,13 @@ func TestProfilesAreServedIfRequested(t *testing.T) {
 	}
 }
 
-// deadlined is a response writer with a write deadline.
-type deadlined struct {
+// deadlineWriter is a response writer with a write deadline.
+type deadlineWriter struct {
 	*httptest.ResponseRecorder
 	deadline time.Time
 }
 
-func (d *deadlined) SetWriteDeadline(at time.Time) error {
+func (d *deadlineWriter) SetWriteDeadline(at time.Time) error {
 	d.deadline = at
 	return nil
 }
@@ -142,15 +142,15 @@ func (d *deadlined) SetWriteDeadline(at time.Time) error {
 // that limit.
 func TestProfileExtendsWriteDeadline(t *testing.T) {
 	server := &http.Server{WriteTimeout: time.Hour}
-	asked := time.Now()
-	response := &deadlined{ResponseRecorder: httptest.NewRecorder()}
+	started := time.Now()
+	response := &deadlineWriter{ResponseRecorder: httptest.NewRecorder()}
 	request := httptest.NewRequest(http.MethodGet, "/debug/pprof/profile?seconds=1", nil)
 	request = request.WithContext(context.WithValue(t.Context(), http.ServerContextKey, server))
 	example(true, failing(t)).Handler().ServeHTTP(response, request)
 	if response.Code != http.StatusOK || response.Body.Len() == 0 {
 		t.Errorf("status %d and %d bytes", response.Code, response.Body.Len())
 	}
-	if got := response.deadline.Sub(asked); got < time.Hour+time.Second {
+	if got := response.deadline.Sub(started); got < time.Hour+time.Second {
 		t.Errorf("write deadline after %s, want an hour and the second that the profile takes", got)
 	}
 }

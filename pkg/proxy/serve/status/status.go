@@ -29,8 +29,8 @@ type Status struct {
 	health        Health
 	newestPending time.Time
 
-	newest         *Sync
-	numbers        Numbers
+	newestSync     *Sync
+	newestNumbers  Numbers
 	inSyncSince    time.Time // zero while the kernel is not in sync
 	topologySource string    // the resource that provides the topology of nodes
 }
@@ -68,8 +68,8 @@ func (s *Status) SyncFailed(at time.Time, err error) {
 	s.inSyncSince = time.Time{}
 }
 
-// SetRejected sets the current number of invalid objects.
-func (s *Status) SetRejected(objects int) {
+// SetInvalidObjects sets the current number of invalid objects.
+func (s *Status) SetInvalidObjects(objects int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.health.InvalidObjects = objects
@@ -87,7 +87,7 @@ func (s *Status) SetOtherProxies(sentences []string) {
 func (s *Status) SetNodeEligibility(eligible bool, reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.health.NodeEligible, s.health.NotEligible = eligible, reason
+	s.health.NodeEligible, s.health.IneligibleReason = eligible, reason
 }
 
 // WatchInterrupted records since when the watch of a resource is interrupted, and why. The kernel's rules still match
@@ -120,8 +120,8 @@ func (s *Status) Health(now time.Time) Health {
 	h.At = now
 	h.Healthy = h.PendingSince.IsZero() || now.Sub(h.PendingSince) < cmp.Or(s.PendingTimeout, DefaultPendingTimeout)
 	h.Ready = !h.LastSuccess.IsZero()
-	if !h.NodeEligible && h.NotEligible == "" {
-		h.NotEligible = nodeUnknown
+	if !h.NodeEligible && h.IneligibleReason == "" {
+		h.IneligibleReason = nodeUnknown
 	}
 	return h
 }

@@ -78,7 +78,7 @@ func TestHealth(t *testing.T) {
 			Health{At: second(91), Healthy: true, Ready: true, LastSuccess: second(90)},
 		},
 		"invalid objects are shown and leave the proxy healthy": {
-			func(s *Status) { s.SyncSucceeded(second(0)); s.SetRejected(1) }, second(1000),
+			func(s *Status) { s.SyncSucceeded(second(0)); s.SetInvalidObjects(1) }, second(1000),
 			Health{At: second(1000), Healthy: true, Ready: true, LastSuccess: second(0), InvalidObjects: 1},
 		},
 		"interrupted watches are shown and leave the proxy healthy": {
@@ -104,7 +104,7 @@ func TestHealth(t *testing.T) {
 			Health{At: second(2), Healthy: true, Interruptions: []Interruption{{"nodes", second(1), "connection refused"}}},
 		},
 		"objects that are valid again are no longer shown": {
-			func(s *Status) { s.SetRejected(1); s.SetRejected(0) }, second(1),
+			func(s *Status) { s.SetInvalidObjects(1); s.SetInvalidObjects(0) }, second(1),
 			Health{At: second(1), Healthy: true},
 		},
 	} {
@@ -144,7 +144,7 @@ func TestNodeEligibility(t *testing.T) {
 	} {
 		step.report()
 		health := status.Health(start)
-		if health.NodeEligible != step.eligible || health.NotEligible != step.why || !health.Healthy {
+		if health.NodeEligible != step.eligible || health.IneligibleReason != step.why || !health.Healthy {
 			t.Errorf("got %+v, want a healthy proxy, eligible %v, reason %q", health, step.eligible, step.why)
 		}
 	}
@@ -174,14 +174,14 @@ func TestReadySentence(t *testing.T) {
 	}
 }
 
-func TestStatusMayBeWrittenAndReadAtTheSameTime(t *testing.T) {
+func TestStatusIsSafeForConcurrentUse(t *testing.T) {
 	var status Status
 	var group sync.WaitGroup
 	for n := range 8 {
 		group.Go(func() {
 			status.SyncQueued(second(n))
 			status.SyncFailed(second(n), errBusy)
-			status.SetRejected(1)
+			status.SetInvalidObjects(1)
 			status.SetNodeEligibility(true, "")
 			status.WatchInterrupted("services", start, "refused")
 			status.Health(second(n))

@@ -39,8 +39,8 @@ type Summary struct {
 	// NodeTopology is the resource that provides the topology of other nodes, one of model.TopologyResources; empty while
 	// no Service needs it. With manifests it is always the Nodes in them.
 	NodeTopology string `json:"nodeTopology"`
-	// NotEligible is why load balancers must not use the node, such as an evacuation; empty if they may.
-	NotEligible string `json:"notEligible"`
+	// IneligibleReason is why load balancers must not use the node, such as an evacuation; empty if they may.
+	IneligibleReason string `json:"notEligible"`
 	// Reachability lists the nodes that do not reply to this one; null if no node is probed.
 	Reachability *Reachability `json:"reachability"`
 	// XDS lists the clients that get endpoints by xDS; null if --xds-bind-address is not set.
@@ -82,13 +82,13 @@ func (s *Summary) DemotionChange() model.Change {
 	}
 	demotions := map[model.DemotionKey]*model.Demotion{}
 	for _, node := range s.Reachability.Unreachable {
-		why := &model.Demotion{Reason: model.Unreachable, Since: node.Since}
+		demotion := &model.Demotion{Reason: model.Unreachable, Since: node.Since}
 		for _, family := range model.Families {
 			if slices.Contains(node.Families, family.String()) {
-				why.Families = append(why.Families, family)
+				demotion.Families = append(demotion.Families, family)
 			}
 		}
-		demotions[model.DemotionKey{Node: node.Node, Reason: model.Unreachable}] = why
+		demotions[model.DemotionKey{Node: node.Node, Reason: model.Unreachable}] = demotion
 	}
 	return model.Change{Demotions: demotions}
 }
@@ -185,7 +185,7 @@ type Numbers struct{ Services, Waiting, RejectedByKernel, Contested int }
 func (s *Status) SyncDone(sync Sync, numbers Numbers) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.newest, s.numbers = &sync, numbers
+	s.newestSync, s.newestNumbers = &sync, numbers
 	switch {
 	case numbers.Waiting > 0:
 		s.inSyncSince = time.Time{}
@@ -207,11 +207,11 @@ func (s *Status) Summary(node, version string, began, now time.Time) Summary {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	summary := Summary{
-		Node: node, Version: version, Began: began, Newest: s.newest,
-		Services: s.numbers.Services, Waiting: s.numbers.Waiting, RejectedByKernel: s.numbers.RejectedByKernel,
-		Contested: s.numbers.Contested, NodeTopology: s.topologySource, InvalidObjects: health.InvalidObjects, LastError: health.LastError,
-		NotEligible:   health.NotEligible,
-		Interruptions: append([]Interruption{}, health.Interruptions...),
+		Node: node, Version: version, Began: began, Newest: s.newestSync,
+		Services: s.newestNumbers.Services, Waiting: s.newestNumbers.Waiting, RejectedByKernel: s.newestNumbers.RejectedByKernel,
+		Contested: s.newestNumbers.Contested, NodeTopology: s.topologySource, InvalidObjects: health.InvalidObjects, LastError: health.LastError,
+		IneligibleReason: health.IneligibleReason,
+		Interruptions:    append([]Interruption{}, health.Interruptions...),
 	}
 	if since := s.inSyncSince; !since.IsZero() {
 		summary.InSyncSince = &since

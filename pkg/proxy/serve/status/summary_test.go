@@ -42,15 +42,15 @@ func TestSummary(t *testing.T) {
 			t.Errorf("%s: in sync since second %d, want %d", step.what, got, step.want)
 		}
 	}
-	status.SetRejected(4)
+	status.SetInvalidObjects(4)
 	status.SetNodeEligibility(false, "it is being evacuated until the label vicinity.dev/evacuate is removed")
 	status.SetTopologySource("topologyslices")
 	status.WatchInterrupted("services", second(10), "connection refused")
 	want := Summary{
 		Node: "node-a", Version: "v1", Began: second(0), InSyncSince: new(second(9)), Newest: &Sync{At: second(9), Seconds: 0.5, Services: 2},
 		Services: 5, RejectedByKernel: 1, Contested: 3, InvalidObjects: 4, NodeTopology: "topologyslices",
-		NotEligible:   "it is being evacuated until the label vicinity.dev/evacuate is removed",
-		Interruptions: []Interruption{{Resource: "services", Since: second(10), Reason: "connection refused"}},
+		IneligibleReason: "it is being evacuated until the label vicinity.dev/evacuate is removed",
+		Interruptions:    []Interruption{{Resource: "services", Since: second(10), Reason: "connection refused"}},
 	}
 	if diff := cmp.Diff(want, summary(20)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

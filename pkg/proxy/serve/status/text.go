@@ -18,7 +18,7 @@ const warning = "Warning: This endpoint is not meant to be machine parseable, ha
 func (p Pages) writeJSON(w http.ResponseWriter, path string, page any) {
 	body, err := json.Marshal(page)
 	if err != nil {
-		p.Logged(fmt.Errorf("%s: encode the page: %w", path, err))
+		p.OnError(fmt.Errorf("%s: encode the page: %w", path, err))
 		http.Error(w, "failed to encode the page; see the log", http.StatusInternalServerError)
 		return
 	}

@@ -17,9 +17,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// TestAFloodOfStreams: a limited number of one client's streams is served. Further ones get the reason for their
+// TestStreamsOfAClientAreLimited: a limited number of one client's streams is served. Further ones get the reason for their
 // rejection, and when some streams end, new ones are served.
-func TestAFloodOfStreams(t *testing.T) { atEachAddress(t, testStreams) }
+func TestStreamsOfAClientAreLimited(t *testing.T) { atEachAddress(t, testStreams) }
 
 func testStreams(t *testing.T, address string) {
 	s := startServer(t, address, allowAll)
@@ -35,23 +35,23 @@ func testStreams(t *testing.T, address string) {
 	for range limit - 1 {
 		open(t, conn)
 	}
-	wait.Equal(t, "streams and names", fmt.Sprint(limit, " 1"), s.clients)
-	const more = 20
-	for range more {
+	wait.Equal(t, "streams and names", fmt.Sprint(limit, " 1"), s.usageText)
+	const excess = 20
+	for range excess {
 		var response []byte
 		if err := open(t, other).RecvMsg(&response); status.Code(err) != codes.ResourceExhausted {
 			t.Fatalf("stream beyond the limit of %d: %v", limit, err)
 		}
 	}
-	if got := s.count(string(TooManyStreams)); got != more {
-		t.Errorf("%d streams are counted as rejected, want %d", got, more)
+	if got := s.count(string(TooManyStreams)); got != excess {
+		t.Errorf("%d streams are counted as rejected, want %d", got, excess)
 	}
 	s.addService("web", "", []uint16{80}, "9@node-1/a")
 	if got := receiveAndAck(t, served); got.tiers != "9 (a, 1)" {
 		t.Errorf("got %+v", got)
 	}
 	must.Succeed(t, conn.Close())
-	wait.Equal(t, "streams and names", "0 0", s.clients)
+	wait.Equal(t, "streams and names", "0 0", s.usageText)
 	again := open(t, other)
 	must.Succeed(t, again.SendMsg(requestOf(assignments, "", web)))
 	receive(t, again)
@@ -63,9 +63,9 @@ func TestIncompleteRequestsCostTheirSize(t *testing.T) { atEachAddress(t, testIn
 
 func testIncompleteRequests(t *testing.T, address string) {
 	s := startServer(t, address, allowAll)
-	reader := open(t, s.socket(t))
-	must.Succeed(t, reader.SendMsg(requestOf(assignments, "", web)))
-	receiveAndAck(t, reader)
+	stream := open(t, s.socket(t))
+	must.Succeed(t, stream.SendMsg(requestOf(assignments, "", web)))
+	receiveAndAck(t, stream)
 	before := heap()
 	const streams = maxPerClient - 1
 	for range streams {
@@ -73,14 +73,14 @@ func testIncompleteRequests(t *testing.T, address string) {
 		r.open(1, web)
 		r.beginRequest(1)
 	}
-	wait.Equal(t, "streams and names", fmt.Sprint(streams+1, " ", streams+1), s.clients)
+	wait.Equal(t, "streams and names", fmt.Sprint(streams+1, " ", streams+1), s.usageText)
 	if grown := heap() - before; grown > streams*256<<10 {
 		t.Errorf("%d incomplete requests take %d kB", streams, grown>>10)
 	} else {
 		t.Logf("a stream with an incomplete request takes %d kB, including its connection", grown>>10/streams)
 	}
 	s.addService("web", "", []uint16{80}, "9@node-1/a")
-	if got := receive(t, reader); got.tiers != "9 (a, 1)" {
+	if got := receive(t, stream); got.tiers != "9 (a, 1)" {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -137,14 +137,14 @@ func (r *rawClient) beginRequest(stream uint32) {
 
 // addLargeServices adds Services with 250 endpoints each, and returns their names.
 func (s *testServer) addLargeServices(services int) []string {
-	var wide strings.Builder
+	var endpoints strings.Builder
 	for i := range 250 {
-		fmt.Fprintf(&wide, "%d@node-1/a ", i)
+		fmt.Fprintf(&endpoints, "%d@node-1/a ", i)
 	}
 	var names []string
 	for i := range services {
 		name := fmt.Sprint("large-", i)
-		s.addService(name, "", []uint16{80}, wide.String())
+		s.addService(name, "", []uint16{80}, endpoints.String())
 		names = append(names, name+".shop:80")
 	}
 	return names
@@ -158,16 +158,16 @@ func testUnreadEnds(t *testing.T, address string) {
 	s := startServer(t, address, allowAll)
 	names := s.addLargeServices(20)
 	before := heap()
-	const ends = 400
+	const streams = 400
 	r, stream := (*rawClient)(nil), uint32(1)
-	for range ends {
-		answered := s.count("answered EDS")
+	for range streams {
+		sentBefore := s.count("answered EDS")
 		if r == nil || !r.open(stream, names...) {
 			r, stream = dialRaw(t, address, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}), 1
 			r.open(stream, names...)
 		}
 		for range 20 { // the connection may be closed in the meantime
-			if s.count("answered EDS") > answered {
+			if s.count("answered EDS") > sentBefore {
 				break
 			}
 			time.Sleep(time.Millisecond)
@@ -177,11 +177,11 @@ func testUnreadEnds(t *testing.T, address string) {
 	}
 	wait.Success(t, "memory within the limit of unread bytes", func() error {
 		if grown := heap() - before; grown > 8<<20 {
-			return fmt.Errorf("%d streams that ended unread take %d kB", ends, grown>>10)
+			return fmt.Errorf("%d streams that ended unread take %d kB", streams, grown>>10)
 		}
 		return nil
 	})
-	if told := s.count("answered EDS"); told < ends/4 {
-		t.Errorf("only %d responses were sent, too few for this test", told)
+	if sent := s.count("answered EDS"); sent < streams/4 {
+		t.Errorf("only %d responses were sent, too few for this test", sent)
 	}
 }

@@ -93,12 +93,12 @@ func localitiesOf(tiers []selection.Tier) []locality {
 			if tier.Slots != nil {
 				slots = uint32(tier.Slots[i])
 			}
-			at := slices.IndexFunc(all[first:], func(l locality) bool { return l.zone == endpoint.Zone && l.slots == slots })
-			if at < 0 {
-				at = len(all) - first
+			index := slices.IndexFunc(all[first:], func(l locality) bool { return l.zone == endpoint.Zone && l.slots == slots })
+			if index < 0 {
+				index = len(all) - first
 				all = append(all, locality{priority: priority, zone: endpoint.Zone, slots: slots})
 			}
-			match := &all[first+at]
+			match := &all[first+index]
 			match.endpoints = append(match.endpoints, endpoint.Addr)
 		}
 		slices.SortFunc(all[first:], func(a, b locality) int {

@@ -54,10 +54,10 @@ func checkShares(t *testing.T, tiers []selection.Tier, localities []locality) {
 	got := make([]map[netip.AddrPort]uint32, len(tiers))
 	for i := range localities {
 		l := &localities[i]
-		if own := (id{l.priority, l.zone, l.subZone()}); seen[own] {
-			t.Errorf("duplicate locality %+v", own)
+		if key := (id{l.priority, l.zone, l.subZone()}); seen[key] {
+			t.Errorf("duplicate locality %+v", key)
 		} else {
-			seen[own] = true
+			seen[key] = true
 		}
 		if got[l.priority] == nil {
 			got[l.priority] = map[netip.AddrPort]uint32{}
@@ -110,24 +110,24 @@ func TestAnAssignmentHasTheFirstFamilyAndTCP(t *testing.T) {
 
 // TestABoundedServiceHasItsSlots: clients get the kernel's slots, and after them the endpoints without slots.
 func TestABoundedServiceHasItsSlots(t *testing.T) {
-	town := newTestCluster()
-	town.addService("web", "zone *", []uint16{80}, "1@node-1/a 2@node-2/b 3@node-2/b 4@node-2/b")
-	service := *town.cluster.Service(nameOf("web"))
+	cluster := newTestCluster()
+	cluster.addService("web", "zone *", []uint16{80}, "1@node-1/a 2@node-2/b 3@node-2/b 4@node-2/b")
+	service := *cluster.cluster.Service(nameOf("web"))
 	service.Topology = policy.Topology{Keys: keysOf("zone *"), MaxLoad: 110}
-	town.apply(model.Change{
+	cluster.apply(model.Change{
 		Services: map[model.ObjectName]*model.Service{service.Name: &service}, AllNodes: new(true),
 		Nodes: map[string]*model.Node{
 			"node-1": {Name: "node-1", Labels: map[string]string{string(policy.Zone): "a"}},
 			"node-2": {Name: "node-2", Labels: map[string]string{string(policy.Zone): "b"}},
 		},
 	})
-	decision := town.planner.Decide(service.Name, model.Families)[0]
+	decision := cluster.planner.Decide(service.Name, model.Families)[0]
 	if decision.Selection.Cluster.Slots == nil {
 		t.Fatalf("the kernel's table has no slots: %+v", decision.Selection.Cluster)
 	}
 	localities := localitiesOf(decision.Tiers())
 	checkShares(t, decision.Tiers(), localities)
-	if port, _ := town.table.find(portRef{service.Name, 80}); port != newPort(80, localities) {
+	if port, _ := cluster.table.find(portRef{service.Name, 80}); port != newPort(80, localities) {
 		t.Errorf("clients get %q", port.localities)
 	}
 }

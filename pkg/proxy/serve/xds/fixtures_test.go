@@ -60,10 +60,10 @@ func (t *testCluster) addService(name, keys string, ports []uint16, endpoints st
 		slice.Ports = append(slice.Ports, model.SlicePort{Name: port.Name, Protocol: model.TCP, Port: 8000 + port.Port})
 	}
 	for word := range strings.FieldsSeq(endpoints) {
-		number, place, _ := strings.Cut(word, "@")
-		node, zone, _ := strings.Cut(place, "/")
+		lastText, location, _ := strings.Cut(word, "@")
+		node, zone, _ := strings.Cut(location, "/")
 		var last byte
-		_, _ = fmt.Sscan(number, &last)
+		_, _ = fmt.Sscan(lastText, &last)
 		slice.Endpoints = append(slice.Endpoints, model.SliceEndpoint{
 			Addr: netip.AddrFrom4([4]byte{10, 0, 0, last}), Endpoint: model.Endpoint{Node: node, Zone: zone, Ready: true, Serving: true},
 		})
@@ -110,7 +110,7 @@ func addrOf(name string) netip.Addr {
 // receivedResponse is a short form of a response, as these tests parse it. In package e2e/xds real clients parse it.
 type receivedResponse struct {
 	version, nonce string
-	of             kind
+	resourceKind   kind
 	names          []string
 	// tiers are those of the first assignment: "1 2 (a, 2) | 3 (b, 1)": the last bytes of addresses, the zone, the weight.
 	tiers string
@@ -121,7 +121,7 @@ func read(t *testing.T, response []byte) receivedResponse {
 	if response == nil {
 		return receivedResponse{}
 	}
-	got := receivedResponse{of: kinds}
+	got := receivedResponse{resourceKind: numKinds}
 	fields(t, response, func(number int, value []byte) {
 		switch number {
 		case 1:
@@ -129,11 +129,11 @@ func read(t *testing.T, response []byte) receivedResponse {
 		case 2:
 			got.readResource(t, value)
 		case 4:
-			of, ok := kindOf(string(value))
+			k, ok := kindOf(string(value))
 			if !ok {
 				t.Errorf("response of unexpected type %s", value)
 			}
-			got.of = of
+			got.resourceKind = k
 		case 5:
 			got.nonce = string(value)
 		}
@@ -144,8 +144,8 @@ func read(t *testing.T, response []byte) receivedResponse {
 func (r *receivedResponse) readResource(t *testing.T, resource []byte) {
 	t.Helper()
 	fields(t, resource, func(number int, value []byte) {
-		if number == 1 && string(value) != typeURLs[r.of] {
-			t.Errorf("resource of type %s in a response of %s", value, r.of)
+		if number == 1 && string(value) != typeURLs[r.resourceKind] {
+			t.Errorf("resource of type %s in a response of %s", value, r.resourceKind)
 		}
 		if number != 2 {
 			return
@@ -155,7 +155,7 @@ func (r *receivedResponse) readResource(t *testing.T, resource []byte) {
 			switch {
 			case number == 1:
 				r.names = append(r.names, string(value))
-			case number == 2 && r.of == assignments:
+			case number == 2 && r.resourceKind == assignments:
 				priority, locality := readLocality(t, value)
 				tiers[priority] = append(tiers[priority], locality)
 			}
@@ -206,34 +206,34 @@ func fields(t *testing.T, message []byte, take func(int, []byte)) {
 
 // client sends requests to a session, and reads its responses.
 type client struct {
-	t       *testing.T
-	session *session
-	last    [kinds]string // nonces
+	t          *testing.T
+	session    *session
+	lastNonces [numKinds]string // nonces
 }
 
-// session returns a session of a client of the socket.
-func (t *testCluster) session(only string) *session {
+// newSession returns a session of a client of the socket.
+func (t *testCluster) newSession(defaultType string) *session {
 	t.usage.admit(netip.Addr{}, usageCounts{openStreams: 1})
-	return newSession(t.table, &t.usage, netip.Addr{}, only)
+	return newSession(t.table, &t.usage, netip.Addr{}, defaultType)
 }
 
-func (t *testCluster) client(test *testing.T) *client {
-	return &client{t: test, session: t.session("")}
+func (t *testCluster) newClient(test *testing.T) *client {
+	return &client{t: test, session: t.newSession("")}
 }
 
-func (c *client) subscribe(of kind, names ...string) requestResult {
-	result, _ := c.session.handleRequest(request{typeURL: typeURLs[of], nonce: c.last[of], names: names})
+func (c *client) subscribe(k kind, names ...string) requestResult {
+	result, _ := c.session.handleRequest(request{typeURL: typeURLs[k], nonce: c.lastNonces[k], names: names})
 	return result
 }
 
-// lastResponse returns the next response, and acknowledges it with the same names.
-func (c *client) lastResponse() receivedResponse {
+// nextResponse returns the next response, and acknowledges it with the same names.
+func (c *client) nextResponse() receivedResponse {
 	c.t.Helper()
 	_, response, _ := c.session.next()
 	got := read(c.t, response)
 	if response != nil {
-		c.last[got.of] = got.nonce
-		if result := c.subscribe(got.of, c.subscriptionOf(got.of)...); result.isNACK || len(result.added)+len(result.removed)+
+		c.lastNonces[got.resourceKind] = got.nonce
+		if result := c.subscribe(got.resourceKind, c.subscriptionOf(got.resourceKind)...); result.isNACK || len(result.added)+len(result.removed)+
 			len(result.unknownNames) > 0 {
 			c.t.Errorf("an acknowledgement was processed as %+v", result)
 		}
@@ -241,9 +241,9 @@ func (c *client) lastResponse() receivedResponse {
 	return got
 }
 
-func (c *client) subscriptionOf(of kind) []string {
+func (c *client) subscriptionOf(k kind) []string {
 	var names []string
-	for name := range c.session.stream.subscriptions[of].names {
+	for name := range c.session.stream.subscriptions[k].names {
 		names = append(names, name)
 	}
 	slices.Sort(names)
@@ -251,11 +251,11 @@ func (c *client) subscriptionOf(of kind) []string {
 }
 
 // expect expects a response of a kind, with these names, and with these tiers of the only assignment.
-func (c *client) expect(of kind, names, tiers string) {
+func (c *client) expect(k kind, names, tiers string) {
 	c.t.Helper()
-	got := c.lastResponse()
-	if got.nonce == "" || got.version == "" || got.of != of || strings.Join(got.names, " ") != names || got.tiers != tiers {
-		c.t.Errorf("got %s of %q: %q, want %s of %q: %q", got.of, strings.Join(got.names, " "), got.tiers, of, names, tiers)
+	got := c.nextResponse()
+	if got.nonce == "" || got.version == "" || got.resourceKind != k || strings.Join(got.names, " ") != names || got.tiers != tiers {
+		c.t.Errorf("got %s of %q: %q, want %s of %q: %q", got.resourceKind, strings.Join(got.names, " "), got.tiers, k, names, tiers)
 	}
 }
 

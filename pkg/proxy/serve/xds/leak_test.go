@@ -21,26 +21,26 @@ func TestReconnectsLeaveNothingBehind(t *testing.T) { atEachAddress(t, testRecon
 func testReconnects(t *testing.T, address string) {
 	s := startServer(t, address, allowAll)
 	conn := s.socket(t)
-	reader := open(t, conn)
-	must.Succeed(t, reader.SendMsg(requestOf(assignments, "", web)))
-	receiveAndAck(t, reader)
+	stream := open(t, conn)
+	must.Succeed(t, stream.SendMsg(requestOf(assignments, "", web)))
+	receiveAndAck(t, stream)
 	files, goroutines := openFiles(t), runtime.NumGoroutine()
 	const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 	for i := range 10_000 {
-		one := dial(t, address)
+		other := dial(t, address)
 		if i%2 == 0 {
-			_, _ = one.Write([]byte(preface)) // the server may have closed it
+			_, _ = other.Write([]byte(preface)) // the server may have closed it
 		}
-		must.Succeed(t, one.Close())
+		must.Succeed(t, other.Close())
 	}
 	wait.Success(t, "as many files and goroutines as before", func() error {
-		if nowFiles, now := openFiles(t), runtime.NumGoroutine(); nowFiles > files+2 || now > goroutines+5 {
-			return fmt.Errorf("%d files, %d before; %d goroutines, %d before", nowFiles, files, now, goroutines)
+		if filesNow, goroutinesNow := openFiles(t), runtime.NumGoroutine(); filesNow > files+2 || goroutinesNow > goroutines+5 {
+			return fmt.Errorf("%d files, %d before; %d goroutines, %d before", filesNow, files, goroutinesNow, goroutines)
 		}
 		return nil
 	})
 	s.addService("web", "", []uint16{80}, "9@node-1/a")
-	if got := receive(t, reader); got.tiers != "9 (a, 1)" {
+	if got := receive(t, stream); got.tiers != "9 (a, 1)" {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -73,12 +73,12 @@ func openFiles(t *testing.T) int {
 func TestNamesWithOddBytesGetNoResource(t *testing.T) {
 	s := startServer(t, socketOf(t), allowAll)
 	stream := open(t, s.socket(t))
-	odd := []string{
+	oddNames := []string{
 		"\x00", "web\x00.shop:80", "web.shop:80\n", "\xff\xfe.shop:80", "web.shop:-1", "web.shop:080808", "outbound|80||", "..:80",
 	}
-	must.Succeed(t, stream.SendMsg(requestOf(assignments, "", append(odd, web)...)))
+	must.Succeed(t, stream.SendMsg(requestOf(assignments, "", append(oddNames, web)...)))
 	if got := receiveAndAck(t, stream); len(got.names) != 1 || got.names[0] != web {
 		t.Errorf("got %+v", got)
 	}
-	wait.Equal(t, "names counted as unknown", len(odd), func() int { return s.count(string(UnknownName)) })
+	wait.Equal(t, "names counted as unknown", len(oddNames), func() int { return s.count(string(UnknownName)) })
 }

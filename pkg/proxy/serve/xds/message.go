@@ -14,7 +14,7 @@ const (
 	clusters kind = iota
 	assignments
 	listeners
-	kinds
+	numKinds
 )
 
 const (
@@ -23,7 +23,7 @@ const (
 	routerType = typePrefix + "extensions.filters.http.router.v3.Router"
 )
 
-var typeURLs = [kinds]string{
+var typeURLs = [numKinds]string{
 	clusters:    typePrefix + "config.cluster.v3.Cluster",
 	assignments: typePrefix + "config.endpoint.v3.ClusterLoadAssignment",
 	listeners:   typePrefix + "config.listener.v3.Listener",
@@ -40,7 +40,7 @@ func kindOf(typeURL string) (kind, bool) {
 }
 
 // TypeNames are the short names of the kinds, as in the protocol's own documents.
-var TypeNames = [kinds]string{clusters: "CDS", assignments: "EDS", listeners: "LDS"}
+var TypeNames = [numKinds]string{clusters: "CDS", assignments: "EDS", listeners: "LDS"}
 
 // String returns the short name of a kind.
 func (k kind) String() string { return TypeNames[k] }
@@ -56,7 +56,7 @@ type request struct {
 	errorDetail string
 }
 
-var errNoRequest = errors.New("not a DiscoveryRequest")
+var errMalformedRequest = errors.New("not a DiscoveryRequest")
 
 // parseRequest parses a DiscoveryRequest.
 func parseRequest(message []byte) (request, error) {
@@ -100,19 +100,19 @@ func eachField(message []byte, take func(field int, value []byte) error) error {
 	for len(message) > 0 {
 		number, wireType, n := protowire.ConsumeTag(message)
 		if n < 0 {
-			return fmt.Errorf("%w: %w", errNoRequest, protowire.ParseError(n))
+			return fmt.Errorf("%w: %w", errMalformedRequest, protowire.ParseError(n))
 		}
 		message = message[n:]
 		if wireType != protowire.BytesType {
 			if n = protowire.ConsumeFieldValue(number, wireType, message); n < 0 {
-				return fmt.Errorf("%w: %w", errNoRequest, protowire.ParseError(n))
+				return fmt.Errorf("%w: %w", errMalformedRequest, protowire.ParseError(n))
 			}
 			message = message[n:]
 			continue
 		}
 		value, n := protowire.ConsumeBytes(message)
 		if n < 0 {
-			return fmt.Errorf("%w: %w", errNoRequest, protowire.ParseError(n))
+			return fmt.Errorf("%w: %w", errMalformedRequest, protowire.ParseError(n))
 		}
 		if err := take(int(number), value); err != nil {
 			return err

@@ -59,7 +59,7 @@ func isLabel(text string) bool {
 
 // cutPort separates a name into host and port.
 func cutPort(name string) (host, port string, ok bool) {
-	if rest, isIstios := strings.CutPrefix(name, "outbound|"); isIstios {
+	if rest, isIstioForm := strings.CutPrefix(name, "outbound|"); isIstioForm {
 		port, host, ok = strings.Cut(rest, "||") // a subset could be between the bars, but there are none here
 		return host, port, ok
 	}

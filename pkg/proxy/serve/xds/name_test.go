@@ -7,7 +7,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-func TestNames(t *testing.T) {
+func TestParseName(t *testing.T) {
 	web := portRef{model.ObjectName{Namespace: "shop", Name: "web"}, 80}
 	for name, want := range map[string]portRef{
 		"web.shop.svc.cluster.local:80":           web,
@@ -51,12 +51,12 @@ func FuzzParseName(f *testing.F) {
 	f.Add("web.shop.svc.cluster.local:80")
 	f.Add("outbound|80||web.shop.svc.cluster.local")
 	f.Fuzz(func(t *testing.T, name string) {
-		of, ok := parseName(name, "cluster.local")
+		ref, ok := parseName(name, "cluster.local")
 		if !ok {
 			return
 		}
-		if again, ok := parseName(of.name("cluster.local"), "cluster.local"); !ok || again != of {
-			t.Errorf("%q is %v, and its name is parsed as %v", name, of, again)
+		if again, ok := parseName(ref.name("cluster.local"), "cluster.local"); !ok || again != ref {
+			t.Errorf("%q is %v, and its name is parsed as %v", name, ref, again)
 		}
 	})
 }

@@ -31,9 +31,9 @@ import (
 // Server serves a table to clients over gRPC.
 type Server struct {
 	Table *Table
-	// IsOfNode reports whether a client with an address is on this node. It is called for each connection.
-	IsOfNode func(netip.Addr) (bool, error)
-	Log      *slog.Logger
+	// IsLocalClient reports whether a client with an address is on this node. It is called for each connection.
+	IsLocalClient func(netip.Addr) (bool, error)
+	Log           *slog.Logger
 
 	usage   usageTracker
 	serving sync.WaitGroup
@@ -48,8 +48,8 @@ const (
 	// windowSize is how many bytes of requests a stream may send before they are read. It does not grow, unlike gRPC's
 	// default.
 	windowSize = 64 << 10
-	// graceTime is the pause of a stream after a response. Changes in the meantime are sent together.
-	graceTime = 20 * time.Millisecond
+	// responsePause is the pause of a stream after a response. Changes in the meantime are sent together.
+	responsePause = 20 * time.Millisecond
 	// keepaliveTime is how long a client may send nothing before it gets a keepalive ping.
 	keepaliveTime = 30 * time.Second
 	idleTime      = 5 * time.Minute
@@ -135,7 +135,7 @@ func listen(ctx context.Context, address string) (net.Listener, error) {
 func (s *Server) admitConnection(connection net.Conn) (leave func()) {
 	client := httpserve.ClientAddr(connection.RemoteAddr().String())
 	if connection.RemoteAddr().Network() != "unix" {
-		if isLocal, err := s.IsOfNode(client); !isLocal {
+		if isLocal, err := s.IsLocalClient(client); !isLocal {
 			reason := "the route to the client uses a gateway"
 			if err != nil {
 				reason = err.Error()
@@ -198,7 +198,7 @@ func (bytesCodec) Unmarshal(data mem.BufferSlice, v any) error {
 func (bytesCodec) Name() string { return "proto" }
 
 // handle serves one stream until its client ends it.
-func (s *Server) handle(stream grpc.ServerStream, only string) error {
+func (s *Server) handle(stream grpc.ServerStream, defaultType string) error {
 	client := netip.Addr{}
 	if from, ok := peer.FromContext(stream.Context()); ok {
 		client = httpserve.ClientAddr(from.Addr.String())
@@ -207,14 +207,14 @@ func (s *Server) handle(stream grpc.ServerStream, only string) error {
 		return s.reject(TooManyStreams, client, fmt.Sprintf("the limit is %d for a client, %d for the socket, and %d in total",
 			maxPerClient, maxPerSocket, maxStreams))
 	}
-	session := newSession(s.Table, &s.usage, client, only)
+	session := newSession(s.Table, &s.usage, client, defaultType)
 	used, _ := s.usage.usage(client)
 	s.serving.Add(1)
 	ended := make(chan error, 1)
 	go func() {
 		defer s.serving.Done()
-		reader := requestLoop{server: s, stream: stream, session: session, limiter: used.limiter}
-		err := reader.run()
+		loop := requestLoop{server: s, stream: stream, session: session, limiter: used.limiter}
+		err := loop.run()
 		if isRead := session.end(); !isRead && stream.Context().Err() == nil {
 			closeConnection(stream.Context()) // the client has not cancelled it, and unread responses would stay in memory
 		}
@@ -242,12 +242,12 @@ func (s *Server) sendLoop(stream grpc.ServerStream, session *session, ended <-ch
 			if err := stream.SendMsg(response); err != nil {
 				return err
 			}
-			s.usage.count(func(now *Counts) { now.Sent[k]++ })
+			s.usage.updateCounts(func(counts *Counts) { counts.Sent[k]++ })
 		}
 		select {
 		case err := <-ended:
 			return err
-		case <-time.After(graceTime):
+		case <-time.After(responsePause):
 		}
 	}
 }
@@ -286,8 +286,8 @@ func (r *requestLoop) run() error {
 func (r *requestLoop) handle(message []byte) error {
 	s := r.server
 	request, err := parseRequest(message)
-	if waited := r.limiter.WaitN(r.stream.Context(), 1+len(request.names)); waited != nil {
-		return waited
+	if waitErr := r.limiter.WaitN(r.stream.Context(), 1+len(request.names)); waitErr != nil {
+		return waitErr
 	}
 	switch {
 	case errors.Is(err, errTooManyNames):
@@ -299,7 +299,7 @@ func (r *requestLoop) handle(message []byte) error {
 		r.node = sanitize.Truncate(request.node)
 	}
 	result, hasRoom := r.session.handleRequest(request)
-	r.logResult(result, request)
+	r.recordResult(result, request)
 	if !hasRoom {
 		return s.reject(TooManyNames, r.session.client, fmt.Sprintf("the limit is %d resources for a client, and %d in total",
 			maxClientNames, maxAllNames))
@@ -307,22 +307,22 @@ func (r *requestLoop) handle(message []byte) error {
 	return nil
 }
 
-// logResult counts unknown names and rejected responses, and logs each once.
-func (r *requestLoop) logResult(result requestResult, request request) {
+// recordResult counts unknown names and rejected responses, and logs each once.
+func (r *requestLoop) recordResult(result requestResult, request request) {
 	s := r.server
 	for _, name := range result.unknownNames {
-		s.usage.count(func(now *Counts) { now.Rejected[UnknownName]++ })
+		s.usage.updateCounts(func(counts *Counts) { counts.Rejected[UnknownName]++ })
 		if name = sanitize.Truncate(name); s.loggedNames.allow(time.Now(), r.session.client, name) {
 			s.Log.Warn("an xDS client requested a name that is not a TCP port of a Service; expected SERVICE.NAMESPACE.svc.DOMAIN:PORT",
 				"name", name, "client", r.session.client, "nodeID", r.node)
 		}
 	}
 	if result.isNACK {
-		s.usage.count(func(now *Counts) { now.NACKed[result.rejectedKind]++ })
+		s.usage.updateCounts(func(counts *Counts) { counts.NACKed[result.requestKind]++ })
 		detail := sanitize.Truncate(request.errorDetail)
-		if s.loggedNACKs.allow(time.Now(), r.session.client, result.rejectedKind.String()+detail) {
+		if s.loggedNACKs.allow(time.Now(), r.session.client, result.requestKind.String()+detail) {
 			s.Log.Warn("an xDS client rejected a response; it keeps its previous configuration",
-				"kind", result.rejectedKind, "error", detail, "client", r.session.client, "nodeID", r.node)
+				"kind", result.requestKind, "error", detail, "client", r.session.client, "nodeID", r.node)
 		}
 	}
 }

@@ -35,21 +35,21 @@ type testServer struct {
 }
 
 // count returns the number of events of a kind: "answered EDS", "rejected EDS", or a reason.
-func (s *testServer) count(what string) int {
+func (s *testServer) count(event string) int {
 	counts := s.server.Counts()
-	for of, name := range TypeNames {
-		switch what {
+	for k, name := range TypeNames {
+		switch event {
 		case "answered " + name:
-			return counts.Sent[of]
+			return counts.Sent[k]
 		case "rejected " + name:
-			return counts.NACKed[of]
+			return counts.NACKed[k]
 		}
 	}
-	return counts.Rejected[RejectReason(what)]
+	return counts.Rejected[RejectReason(event)]
 }
 
-// clients returns the numbers of streams and names.
-func (s *testServer) clients() string {
+// usageText returns the numbers of streams and names.
+func (s *testServer) usageText() string {
 	counts := s.server.Counts()
 	return fmt.Sprint(counts.Streams, counts.Names)
 }
@@ -58,17 +58,17 @@ func (s *testServer) clients() string {
 func startServer(t *testing.T, address string, isOfNode func(netip.Addr) (bool, error)) *testServer {
 	t.Helper()
 	s := &testServer{testCluster: newSyncedCluster(), address: address, log: logs.New(t, "the server")}
-	s.server = &Server{Table: s.table, IsOfNode: isOfNode, Log: slog.New(slog.NewTextHandler(s.log, nil))}
+	s.server = &Server{Table: s.table, IsLocalClient: isOfNode, Log: slog.New(slog.NewTextHandler(s.log, nil))}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { _ = s.server.Run(ctx, []string{address}) }) // never fails
 	t.Cleanup(func() {
 		cancel()
 		running.Wait()
-		if got := s.clients(); got != "0 0" {
+		if got := s.usageText(); got != "0 0" {
 			t.Errorf("after the end: %s streams and names, want 0 0", got)
 		}
-		if len(s.table.sessions)+len(s.table.waiting) > 0 {
+		if len(s.table.sessions)+len(s.table.watchers) > 0 {
 			t.Errorf("after the end %d sessions remain", len(s.table.sessions))
 		}
 	})
@@ -93,12 +93,12 @@ func open(t *testing.T, conn *grpc.ClientConn) grpc.ClientStream {
 	return stream
 }
 
-func requestOf(of kind, nonce string, names ...string) []byte {
+func requestOf(k kind, nonce string, names ...string) []byte {
 	var m message
 	for _, name := range names {
 		m = m.text(3, name)
 	}
-	return m.text(4, typeURLs[of]).text(5, nonce)
+	return m.text(4, typeURLs[k]).text(5, nonce)
 }
 
 func receive(t *testing.T, stream grpc.ClientStream) receivedResponse {
@@ -116,7 +116,7 @@ func receive(t *testing.T, stream grpc.ClientStream) receivedResponse {
 func receiveAndAck(t *testing.T, stream grpc.ClientStream) receivedResponse {
 	t.Helper()
 	got := receive(t, stream)
-	must.Succeed(t, stream.SendMsg(requestOf(got.of, got.nonce, got.names...)))
+	must.Succeed(t, stream.SendMsg(requestOf(got.resourceKind, got.nonce, got.names...)))
 	return got
 }
 
@@ -138,9 +138,9 @@ func TestTheServerRespondsAndPushesUpdates(t *testing.T) {
 	if got := receive(t, stream); got.tiers != "9 (a, 1)" {
 		t.Errorf("got %+v", got)
 	}
-	wait.Equal(t, "streams and names", "1 1", s.clients)
+	wait.Equal(t, "streams and names", "1 1", s.usageText)
 	must.Succeed(t, stream.CloseSend())
-	wait.Equal(t, "streams and names", "0 0", s.clients)
+	wait.Equal(t, "streams and names", "0 0", s.usageText)
 }
 
 // atEachAddress runs a test over a unix socket, IPv4 and IPv6.
@@ -193,24 +193,24 @@ func testRejections(t *testing.T, address string) {
 func TestABoundedNumberOfStreams(t *testing.T) {
 	t.Run("of one client", func(t *testing.T) {
 		var usage usageTracker
-		greedy, other := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
+		limited, other := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
 		admitted := 0
 		for range maxStreams {
-			if usage.admit(greedy, usageCounts{openStreams: 1}) {
+			if usage.admit(limited, usageCounts{openStreams: 1}) {
 				admitted++
 			}
 		}
 		if admitted != maxPerClient || !usage.admit(other, usageCounts{openStreams: 1}) {
 			t.Errorf("%d streams are admitted", admitted)
 		}
-		if !usage.admit(greedy, usageCounts{subscribedNames: maxClientNames}) || usage.admit(greedy, usageCounts{subscribedNames: 1}) {
+		if !usage.admit(limited, usageCounts{subscribedNames: maxClientNames}) || usage.admit(limited, usageCounts{subscribedNames: 1}) {
 			t.Errorf("a client may subscribe to more than %d names, or not to that many", maxClientNames)
 		}
 		if !usage.admit(other, usageCounts{subscribedNames: 3}) {
 			t.Error("another client was not admitted")
 		}
-		usage.release(greedy, usageCounts{openStreams: 1})
-		if !usage.admit(greedy, usageCounts{openStreams: 1}) {
+		usage.release(limited, usageCounts{openStreams: 1})
+		if !usage.admit(limited, usageCounts{openStreams: 1}) {
 			t.Error("no stream is admitted after one was released")
 		}
 	})
@@ -228,8 +228,8 @@ func TestABoundedNumberOfStreams(t *testing.T) {
 	})
 }
 
-// TestRemoteClientsLearnNothing: a connection from another machine is closed at once, counted, and logged once.
-func TestRemoteClientsLearnNothing(t *testing.T) {
+// TestRemoteClientsAreRejected: a connection from another machine is closed at once, counted, and logged once.
+func TestRemoteClientsAreRejected(t *testing.T) {
 	address := reserve.OnLoopback(t).String()
 	s := startServer(t, address, func(addr netip.Addr) (bool, error) {
 		if addr == netip.MustParseAddr("127.0.0.2") {
@@ -291,18 +291,18 @@ func TestUnresponsiveClientCostsOneMessage(t *testing.T) { atEachAddress(t, test
 func testUnresponsive(t *testing.T, address string) {
 	s := startServer(t, address, allowAll)
 	names := s.addLargeServices(20)
-	silent := 15 // each leaves about 60 kB unread
+	unreadStreams := 15 // each leaves about 60 kB unread
 	if strings.HasPrefix(address, SocketPrefix) {
-		silent = 50
+		unreadStreams = 50
 	}
 	conn := s.socket(t)
-	for range silent {
+	for range unreadStreams {
 		must.Succeed(t, open(t, conn).SendMsg(requestOf(assignments, "", names...)))
 	}
-	reader := open(t, s.socket(t))
-	must.Succeed(t, reader.SendMsg(requestOf(assignments, "", web)))
-	receiveAndAck(t, reader)
-	wait.Equal(t, "streams", fmt.Sprint(silent+1, " ", silent*20+1), s.clients)
+	readingStream := open(t, s.socket(t))
+	must.Succeed(t, readingStream.SendMsg(requestOf(assignments, "", web)))
+	receiveAndAck(t, readingStream)
+	wait.Equal(t, "streams", fmt.Sprint(unreadStreams+1, " ", unreadStreams*20+1), s.usageText)
 	before := heap()
 	for i := range 500 {
 		took := time.Now()
@@ -313,7 +313,7 @@ func testUnresponsive(t *testing.T, address string) {
 		if i%50 > 0 {
 			continue
 		}
-		if got := receiveAndAck(t, reader); got.names[0] != web {
+		if got := receiveAndAck(t, readingStream); got.names[0] != web {
 			t.Errorf("got %+v", got)
 		}
 		if took := time.Since(took); took > 30*time.Second {
@@ -321,7 +321,7 @@ func testUnresponsive(t *testing.T, address string) {
 		}
 	}
 	if grown := heap() - before; grown > 8<<20 {
-		t.Errorf("%d streams that do not read, and 10,000 changes, take %d kB", silent, grown>>10)
+		t.Errorf("%d streams that do not read, and 10,000 changes, take %d kB", unreadStreams, grown>>10)
 	}
 }
 
@@ -339,14 +339,14 @@ func FuzzParseRequest(f *testing.F) {
 	f.Add([]byte("\x32\x04\x12\x02no"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		parsed, err := parseRequest(text)
-		if err != nil && !errors.Is(err, errNoRequest) && !errors.Is(err, errTooManyNames) && !errors.Is(err, errLongName) {
+		if err != nil && !errors.Is(err, errMalformedRequest) && !errors.Is(err, errTooManyNames) && !errors.Is(err, errLongName) {
 			t.Errorf("unexpected error: %v", err)
 		}
 		if err == nil && len(parsed.names) > maxNames {
 			t.Errorf("%d names", len(parsed.names))
 		}
 		cluster := newSyncedCluster()
-		session := cluster.session("")
+		session := cluster.newSession("")
 		if err == nil {
 			session.handleRequest(parsed)
 			for range 5 {
@@ -367,17 +367,17 @@ func TestARejectionIsLoggedOnce(t *testing.T) {
 		first := message(requestOf(assignments, "", web)).nested(2, func(m message) message { return m.text(1, "pod\n-1") })
 		must.Succeed(t, stream.SendMsg([]byte(first)))
 		nonce := receive(t, stream).nonce
-		refusal := message(requestOf(assignments, nonce, web)).nested(6, func(m message) message { return m.text(2, "I do\nnot like it") })
-		must.Succeed(t, stream.SendMsg([]byte(refusal)))
+		nack := message(requestOf(assignments, nonce, web)).nested(6, func(m message) message { return m.text(2, "I do\nnot like it") })
+		must.Succeed(t, stream.SendMsg([]byte(nack)))
 		must.Succeed(t, stream.SendMsg(requestOf(listeners, "", "typo.shop:80", "web")))
 		receive(t, stream)
 	}
 	wait.Equal(t, "rejections counted", 3, func() int { return s.count("rejected EDS") })
 	wait.Equal(t, "unknown names counted", 6, func() int { return s.count(string(UnknownName)) })
 	log := s.log.String()
-	for _, words := range []string{`I do\\nnot like it`, `nodeID=pod\n-1`, "typo.shop", "name=web "} {
-		if strings.Count(log, words) < 1 {
-			t.Errorf("the log does not contain %s", words)
+	for _, text := range []string{`I do\\nnot like it`, `nodeID=pod\n-1`, "typo.shop", "name=web "} {
+		if strings.Count(log, text) < 1 {
+			t.Errorf("the log does not contain %s", text)
 		}
 	}
 	if lines := strings.Count(log, "\n"); lines != 4 {

@@ -17,19 +17,19 @@ type session struct {
 	// response of each kind, and has no queue.
 	changed notify.Signal
 
-	mutex    sync.Mutex
-	stream   stream
-	names    int // names that the stream subscribes to
-	hasEnded bool
+	mutex     sync.Mutex
+	stream    stream
+	nameCount int // names that the stream subscribes to
+	hasEnded  bool
 	// watched counts the subscribed names of each Service, over all kinds.
 	watched map[model.ObjectName]int
 }
 
 // newSession starts a session of an admitted client. The caller must end it.
-func newSession(table *Table, usage *usageTracker, client netip.Addr, only string) *session {
+func newSession(table *Table, usage *usageTracker, client netip.Addr, defaultType string) *session {
 	s := &session{
 		table: table, usage: usage, client: client, changed: notify.NewSignal(), watched: map[model.ObjectName]int{},
-		stream: stream{domain: table.domain, only: only},
+		stream: stream{domain: table.domain, defaultType: defaultType},
 	}
 	table.addSession(s)
 	return s
@@ -52,12 +52,12 @@ func (s *session) handleRequest(r request) (requestResult, bool) {
 		}
 	}
 	result.unknownNames = append(result.unknownNames, s.table.missing(result.added)...)
-	now := s.stream.names()
-	hasRoom := s.usage.admit(s.client, usageCounts{subscribedNames: now - s.names})
+	nameCount := s.stream.nameCount()
+	hasRoom := s.usage.admit(s.client, usageCounts{subscribedNames: nameCount - s.nameCount})
 	if hasRoom {
-		s.names = now
+		s.nameCount = nameCount
 	}
-	s.usage.release(s.client, usageCounts{unreadBytes: result.read})
+	s.usage.release(s.client, usageCounts{unreadBytes: result.ackedBytes})
 	s.changed.Notify()
 	return result, hasRoom
 }
@@ -94,6 +94,6 @@ func (s *session) end() (isRead bool) {
 	s.hasEnded = true
 	s.table.removeSession(s)
 	unread := s.stream.unackedBytes()
-	s.usage.release(s.client, usageCounts{openStreams: 1, subscribedNames: s.names, unreadBytes: unread})
+	s.usage.release(s.client, usageCounts{openStreams: 1, subscribedNames: s.nameCount, unreadBytes: unread})
 	return unread == 0
 }

@@ -17,7 +17,7 @@ import (
 type Counts struct {
 	Streams, Names int // open streams, and names that clients subscribe to
 	// Sent counts the responses by the kind of their resources, and NACKed those that clients rejected.
-	Sent, NACKed [kinds]int
+	Sent, NACKed [numKinds]int
 	// Rejected counts rejected connections, streams, requests and names by reason.
 	Rejected map[RejectReason]int
 }
@@ -77,7 +77,7 @@ func (s *Server) reject(reason RejectReason, client netip.Addr, details string) 
 	if s.loggedRejections.allow(time.Now(), client, string(reason)) {
 		s.Log.Warn("rejected an xDS client", "client", from, "reason", reason, "details", details)
 	}
-	s.usage.count(func(now *Counts) { now.Rejected[reason]++ })
+	s.usage.updateCounts(func(counts *Counts) { counts.Rejected[reason]++ })
 	code := codes.ResourceExhausted
 	if reason == MalformedRequest {
 		code = codes.InvalidArgument

@@ -23,14 +23,14 @@ var (
 // stream holds the subscriptions of one client's stream.
 type stream struct {
 	domain string
-	// only is the type of resources for requests without a type.
-	only          string
-	subscriptions [kinds]subscription
+	// defaultType is the type of resources for requests without a type.
+	defaultType   string
+	subscriptions [numKinds]subscription
 }
 
 // subscription is a client's subscription to one kind.
 type subscription struct {
-	names map[string]*ackedState
+	names map[string]*sentState
 	// nonce is the nonce of the last response; zero before the first. Only a client that has read the response has it.
 	nonce uint64
 	// responseDue is set if the client waits for a response, even an empty one.
@@ -40,12 +40,12 @@ type subscription struct {
 	unacked int
 }
 
-// ackedState is the state of one name that was last sent to the client.
-type ackedState struct {
-	ref    portRef
-	isSent bool   // the name has the form of a Service port
-	exists bool   // the client has the resource
-	sum    uint64 // of the port that was last sent to the client; zero if none
+// sentState is the state of one name that was last sent to the client.
+type sentState struct {
+	ref        portRef
+	isPortName bool   // the name has the form of a Service port
+	exists     bool   // the client has the resource
+	sum        uint64 // of the port that was last sent to the client; zero if none
 }
 
 // requestResult is the outcome of a request.
@@ -54,16 +54,16 @@ type requestResult struct {
 	// subscribed. unknownNames are new names of another form.
 	added, removed []portRef
 	unknownNames   []string
-	rejectedKind   kind
+	requestKind    kind
 	isNACK         bool
-	// read is the size of the response that this request acknowledges or rejects.
-	read int
+	// ackedBytes is the size of the response that this request acknowledges or rejects.
+	ackedBytes int
 }
 
 // handleRequest processes a request. The next responses contain what it subscribes to.
 func (s *stream) handleRequest(r request) requestResult {
 	if r.typeURL == "" {
-		r.typeURL = s.only
+		r.typeURL = s.defaultType
 	}
 	k, ok := kindOf(r.typeURL)
 	if !ok {
@@ -73,11 +73,11 @@ func (s *stream) handleRequest(r request) requestResult {
 	if sub.nonce != 0 && r.nonce != strconv.FormatUint(sub.nonce, 10) {
 		return requestResult{} // sent before the client got the last response, which it will acknowledge, too
 	}
-	result := requestResult{rejectedKind: k, isNACK: r.isNACK && sub.nonce != 0, read: sub.unacked}
+	result := requestResult{requestKind: k, isNACK: r.isNACK && sub.nonce != 0, ackedBytes: sub.unacked}
 	sub.unacked = 0
 	isFirst := sub.names == nil
 	if isFirst {
-		sub.names = map[string]*ackedState{}
+		sub.names = map[string]*sentState{}
 	}
 	s.setNames(sub, r.names, &result)
 	sub.responseDue = sub.responseDue || isFirst || len(result.added)+len(result.unknownNames) > 0
@@ -96,7 +96,7 @@ func (s *stream) setNames(sub *subscription, names []string, result *requestResu
 			continue
 		}
 		ref, ok := parseName(name, s.domain)
-		sub.names[name] = &ackedState{ref: ref, isSent: ok}
+		sub.names[name] = &sentState{ref: ref, isPortName: ok}
 		if ok {
 			result.added = append(result.added, ref)
 		} else {
@@ -106,11 +106,11 @@ func (s *stream) setNames(sub *subscription, names []string, result *requestResu
 	if len(sub.names) == len(subscribed) {
 		return
 	}
-	for name, t := range sub.names {
+	for name, state := range sub.names {
 		if !subscribed[name] {
 			delete(sub.names, name)
-			if t.isSent {
-				result.removed = append(result.removed, t.ref)
+			if state.isPortName {
+				result.removed = append(result.removed, state.ref)
 			}
 		}
 	}
@@ -125,8 +125,8 @@ func (s *stream) unackedBytes() int {
 	return sum
 }
 
-// names returns the number of subscribed resources.
-func (s *stream) names() int {
+// nameCount returns the number of subscribed resources.
+func (s *stream) nameCount() int {
 	count := 0
 	for k := range s.subscriptions {
 		count += len(s.subscriptions[k].names)
@@ -140,7 +140,7 @@ type lookup func(portRef) (port, bool)
 // next returns a response that the client waits for, or that contains changes; nil if the client is up to date.
 // Clusters precede their endpoints, and both precede the listeners that lead there.
 func (s *stream) next(find lookup, version string) (kind, []byte) {
-	for k := range kinds {
+	for k := range numKinds {
 		sub := &s.subscriptions[k]
 		if sub.unacked > 0 {
 			continue
@@ -168,10 +168,10 @@ func (s *stream) next(find lookup, version string) (kind, []byte) {
 // deleted.
 func (sub *subscription) allResources(k kind, find lookup) (resources message, hasChanged bool) {
 	hasChanged = sub.responseDue
-	for _, t := range sub.names {
-		_, exists := t.lookup(find)
-		hasChanged = hasChanged || exists != t.exists
-		t.exists = exists
+	for _, state := range sub.names {
+		_, exists := state.lookup(find)
+		hasChanged = hasChanged || exists != state.exists
+		state.exists = exists
 	}
 	if !hasChanged {
 		return nil, false
@@ -188,27 +188,27 @@ func (sub *subscription) allResources(k kind, find lookup) (resources message, h
 // sent as empty: the protocol has no other way.
 func (sub *subscription) assignments(find lookup) (resources message, hasChanged bool) {
 	var changed []string
-	for name, t := range sub.names {
-		if now, exists := t.lookup(find); now.sum != t.sum || exists && !t.exists {
+	for name, state := range sub.names {
+		if current, exists := state.lookup(find); current.sum != state.sum || exists && !state.exists {
 			changed = append(changed, name)
 		}
 	}
 	slices.Sort(changed)
 	for _, name := range changed {
-		t := sub.names[name]
-		now, _ := t.lookup(find)
-		if len(resources) > 0 && len(resources)+len(now.localities) > maxResponse {
+		state := sub.names[name]
+		current, _ := state.lookup(find)
+		if len(resources) > 0 && len(resources)+len(current.localities) > maxResponse {
 			break // the rest follows in the next response
 		}
-		resources = resources.resource(assignments, name, now.localities)
-		t.exists, t.sum = true, now.sum
+		resources = resources.resource(assignments, name, current.localities)
+		state.exists, state.sum = true, current.sum
 	}
 	return resources, len(changed) > 0
 }
 
-func (a *ackedState) lookup(find lookup) (port, bool) {
-	if !a.isSent {
+func (s *sentState) lookup(find lookup) (port, bool) {
+	if !s.isPortName {
 		return port{}, false
 	}
-	return find(a.ref)
+	return find(s.ref)
 }

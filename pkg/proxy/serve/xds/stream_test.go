@@ -23,8 +23,8 @@ func newSyncedCluster() *testCluster {
 }
 
 func TestAClientIsUpdatedStepByStep(t *testing.T) {
-	town := newSyncedCluster()
-	c := town.client(t)
+	cluster := newSyncedCluster()
+	c := cluster.newClient(t)
 	c.subscribe(listeners, web)
 	c.expect(listeners, web, "")
 	c.subscribe(clusters, web)
@@ -33,9 +33,9 @@ func TestAClientIsUpdatedStepByStep(t *testing.T) {
 	c.expect(assignments, web, "1 3 (a, 2) | 2 (b, 1)")
 	c.expectNothing()
 
-	town.addService("web", "zone *", []uint16{80}, "2@node-2/b 3@node-3/a")
+	cluster.addService("web", "zone *", []uint16{80}, "2@node-2/b 3@node-3/a")
 	c.expect(assignments, web, "3 (a, 1) | 2 (b, 1)")
-	town.addService("cart", "", []uint16{81, 82}, "")
+	cluster.addService("cart", "", []uint16{81, 82}, "")
 	c.expectNothing() // the client has not subscribed to it
 
 	c.subscribe(assignments, web, cart)
@@ -44,12 +44,12 @@ func TestAClientIsUpdatedStepByStep(t *testing.T) {
 	c.expect(listeners, cart+" "+web, "") // all of them: a missing one would count as deleted
 	c.expectNothing()
 
-	town.remove("web")
+	cluster.remove("web")
 	c.expect(clusters, "", "")
 	c.expect(assignments, web, "")
 	c.expect(listeners, cart, "")
 	c.expectNothing()
-	town.addService("web", "", []uint16{80}, "1@node-1/a")
+	cluster.addService("web", "", []uint16{80}, "1@node-1/a")
 	c.expect(clusters, web, "")
 	c.expect(assignments, web, "1 (a, 1)")
 	c.expect(listeners, cart+" "+web, "")
@@ -57,113 +57,113 @@ func TestAClientIsUpdatedStepByStep(t *testing.T) {
 }
 
 func TestNothingIsSentBeforeTheFirstSync(t *testing.T) {
-	town := newTestCluster()
-	c := town.client(t)
+	cluster := newTestCluster()
+	c := cluster.newClient(t)
 	c.subscribe(assignments, web)
-	town.addService("web", "", []uint16{80}, "1@node-1/a")
+	cluster.addService("web", "", []uint16{80}, "1@node-1/a")
 	c.expectNothing()
 	<-c.session.changed
-	town.table.OnSynced(selection.SyncState{})
+	cluster.table.OnSynced(selection.SyncState{})
 	<-c.session.changed
 	c.expect(assignments, web, "1 (a, 1)")
 }
 
 func TestAResubscriptionGetsAResponse(t *testing.T) {
-	town := newSyncedCluster()
-	c := town.client(t)
+	cluster := newSyncedCluster()
+	c := cluster.newClient(t)
 	for range 3 {
-		for of := range kinds {
-			c.subscribe(of, web)
+		for k := range numKinds {
+			c.subscribe(k, web)
 		}
 		c.expect(clusters, web, "")
 		c.expect(assignments, web, "1 3 (a, 2) | 2 (b, 1)")
 		c.expect(listeners, web, "")
-		for of := range kinds {
-			if result := c.subscribe(of); len(result.removed) != 1 {
+		for k := range numKinds {
+			if result := c.subscribe(k); len(result.removed) != 1 {
 				t.Errorf("%d names are removed, want 1", len(result.removed))
 			}
 		}
 		c.expectNothing()
 	}
-	if len(c.session.watched) != 0 || len(town.table.waiting) != 0 {
-		t.Errorf("remaining watches %v of %v", c.session.watched, town.table.waiting)
+	if len(c.session.watched) != 0 || len(cluster.table.watchers) != 0 {
+		t.Errorf("remaining watches %v of %v", c.session.watched, cluster.table.watchers)
 	}
 }
 
 func TestANACKedResponseIsNotSentAgain(t *testing.T) {
-	town := newSyncedCluster()
-	c := town.client(t)
+	cluster := newSyncedCluster()
+	c := cluster.newClient(t)
 	c.subscribe(assignments, web)
 	_, response, _ := c.session.next()
 	nonce := read(t, response).nonce
-	refusal := request{typeURL: typeURLs[assignments], nonce: nonce, names: []string{web}, isNACK: true}
-	if result, _ := c.session.handleRequest(refusal); !result.isNACK || result.rejectedKind != assignments {
+	nack := request{typeURL: typeURLs[assignments], nonce: nonce, names: []string{web}, isNACK: true}
+	if result, _ := c.session.handleRequest(nack); !result.isNACK || result.requestKind != assignments {
 		t.Errorf("result of a rejection: %+v", result)
 	}
 	c.expectNothing()
-	town.addService("web", "zone *", []uint16{80}, "1@node-1/a")
+	cluster.addService("web", "zone *", []uint16{80}, "1@node-1/a")
 	c.expect(assignments, web, "1 (a, 1)")
 }
 
 func TestRequestWithOldNonceIsIgnored(t *testing.T) {
-	town := newSyncedCluster()
-	c := town.client(t)
+	cluster := newSyncedCluster()
+	c := cluster.newClient(t)
 	c.subscribe(assignments, web)
-	old := c.lastResponse().nonce
-	town.addService("web", "zone *", []uint16{80}, "1@node-1/a")
+	old := c.nextResponse().nonce
+	cluster.addService("web", "zone *", []uint16{80}, "1@node-1/a")
 	_, second, _ := c.session.next()
 	for _, nonce := range []string{old, "", "x", "99"} {
 		result, _ := c.session.handleRequest(request{typeURL: typeURLs[assignments], nonce: nonce, names: []string{cart}})
-		if len(result.added) > 0 || c.session.names != 1 {
+		if len(result.added) > 0 || c.session.nameCount != 1 {
 			t.Errorf("a request with nonce %q is processed: %+v", nonce, result)
 		}
 	}
 	c.expectNothing()
-	c.last[assignments] = read(t, second).nonce
+	c.lastNonces[assignments] = read(t, second).nonce
 	c.subscribe(assignments, web, cart)
 	c.expect(assignments, cart, "7 (a, 1)")
 }
 
 func TestNewStreamGetsAResponseToAnyNonce(t *testing.T) {
-	town := newSyncedCluster()
-	c := town.client(t)
-	c.last[clusters] = "17" // of another server's response
+	cluster := newSyncedCluster()
+	c := cluster.newClient(t)
+	c.lastNonces[clusters] = "17" // of another server's response
 	c.subscribe(clusters, web)
 	c.expect(clusters, web, "")
 }
 
 func TestOddRequestsGetNoResource(t *testing.T) {
-	town := newSyncedCluster()
+	cluster := newSyncedCluster()
 	for _, names := range [][]string{nil, {"*"}, {"nobody.shop:80"}, {"web"}, {"web.shop:9"}, {""}} {
-		c := town.client(t)
-		for of := range kinds {
-			result := c.subscribe(of, names...)
+		c := cluster.newClient(t)
+		for k := range numKinds {
+			result := c.subscribe(k, names...)
 			if len(names) > 0 && len(result.unknownNames) != 1 {
 				t.Errorf("%q: unknown names %q, want 1", names, result.unknownNames)
 			}
-			c.expect(of, "", "")
+			c.expect(k, "", "")
 		}
 		c.expectNothing()
 	}
-	c := town.client(t)
+	c := cluster.newClient(t)
 	routes := request{typeURL: "type.googleapis.com/envoy.config.route.v3.RouteConfiguration", names: []string{web}}
 	if result, _ := c.session.handleRequest(routes); len(result.added) > 0 {
 		t.Errorf("result of a request for routes: %+v", result)
 	}
 	c.expectNothing()
-	only := &client{t: t, session: town.session(typeURLs[assignments])}
-	only.session.handleRequest(request{names: []string{web}})
-	only.expect(assignments, web, "1 3 (a, 2) | 2 (b, 1)")
+	edsClient := &client{t: t, session: cluster.newSession(typeURLs[assignments])}
+	edsClient.session.handleRequest(request{names: []string{web}})
+	edsClient.expect(assignments, web, "1 3 (a, 2) | 2 (b, 1)")
 }
 
 // TestChangesAreCombinedInOneResponse: a client that has not read for a long time gets the newest state, once.
 func TestChangesAreCombinedInOneResponse(t *testing.T) {
-	town := newSyncedCluster()
-	c := town.client(t)
+	cluster := newSyncedCluster()
+	c := cluster.newClient(t)
 	c.subscribe(assignments, web)
-	c.lastResponse()
+	c.nextResponse()
 	for i := range 100 {
-		town.addService("web", "zone *", []uint16{80}, fmt.Sprintf("%d@node-1/a", 1+i))
+		cluster.addService("web", "zone *", []uint16{80}, fmt.Sprintf("%d@node-1/a", 1+i))
 	}
 	c.expect(assignments, web, "100 (a, 1)")
 	c.expectNothing()
@@ -171,32 +171,32 @@ func TestChangesAreCombinedInOneResponse(t *testing.T) {
 
 // TestAnUnresponsiveClientIsSentNothingMore: the limit concerns responses of the same kind.
 func TestAnUnresponsiveClientIsSentNothingMore(t *testing.T) {
-	town := newSyncedCluster()
-	c := town.client(t)
+	cluster := newSyncedCluster()
+	c := cluster.newClient(t)
 	c.subscribe(assignments, web)
 	_, response, _ := c.session.next()
-	town.addService("web", "zone *", []uint16{80}, "1@node-1/a")
+	cluster.addService("web", "zone *", []uint16{80}, "1@node-1/a")
 	c.expectNothing()
 	c.subscribe(clusters, web)
 	c.expect(clusters, web, "")
-	c.last[assignments] = read(t, response).nonce
+	c.lastNonces[assignments] = read(t, response).nonce
 	c.subscribe(assignments, web)
 	c.expect(assignments, web, "1 (a, 1)")
 }
 
 func TestPortsAreIndependent(t *testing.T) {
-	town := newSyncedCluster()
-	c := town.client(t)
+	cluster := newSyncedCluster()
+	c := cluster.newClient(t)
 	c.subscribe(assignments, "cart.shop:82")
 	c.expect(assignments, "cart.shop:82", "7 (a, 1)")
-	town.addService("cart", "", []uint16{81}, "7@node-1/a")
+	cluster.addService("cart", "", []uint16{81}, "7@node-1/a")
 	c.expect(assignments, "cart.shop:82", "")
 	c.expectNothing()
 }
 
 // TestManyAssignmentsAreSentInParts: no response exceeds what clients accept, and each assignment is sent exactly once.
 func TestManyAssignmentsAreSentInParts(t *testing.T) {
-	town := newTestCluster()
+	cluster := newTestCluster()
 	var names []string
 	for i := range 200 {
 		var endpoints strings.Builder
@@ -204,13 +204,13 @@ func TestManyAssignmentsAreSentInParts(t *testing.T) {
 			fmt.Fprintf(&endpoints, "%d@node-2/b ", e)
 		}
 		name := fmt.Sprint("web-", i)
-		town.addService(name, "", []uint16{80}, endpoints.String())
+		cluster.addService(name, "", []uint16{80}, endpoints.String())
 		names = append(names, name+".shop:80")
 	}
-	town.table.OnSynced(selection.SyncState{})
-	c := town.client(t)
+	cluster.table.OnSynced(selection.SyncState{})
+	c := cluster.newClient(t)
 	c.subscribe(assignments, names...)
-	told, parts := map[string]int{}, 0
+	sent, responses := map[string]int{}, 0
 	for {
 		_, response, _ := c.session.next()
 		if response == nil {
@@ -221,16 +221,16 @@ func TestManyAssignmentsAreSentInParts(t *testing.T) {
 		}
 		got := read(t, response)
 		for _, name := range got.names {
-			told[name]++
+			sent[name]++
 		}
-		c.last[assignments] = got.nonce
-		parts++
+		c.lastNonces[assignments] = got.nonce
+		responses++
 		c.subscribe(assignments, names...)
 	}
-	if len(told) != len(names) || parts < 2 {
-		t.Errorf("%d of %d names are sent, in %d responses", len(told), len(names), parts)
+	if len(sent) != len(names) || responses < 2 {
+		t.Errorf("%d of %d names are sent, in %d responses", len(sent), len(names), responses)
 	}
-	for name, times := range told {
+	for name, times := range sent {
 		if times != 1 {
 			t.Errorf("%s is sent %d times", name, times)
 		}

@@ -22,7 +22,7 @@ type Table struct {
 	services map[model.ObjectName]service
 	// sessions are all sessions, waiting those that watch a Service.
 	sessions map[*session]bool
-	waiting  map[model.ObjectName]map[*session]bool
+	watchers map[model.ObjectName]map[*session]bool
 	changes  uint64
 	// isSynced is set when the table is complete. Before that, clients get no responses, because they would apply an
 	// incomplete state.
@@ -35,7 +35,7 @@ func NewTable(domain string) *Table {
 		domain:   domain,
 		epoch:    strconv.FormatInt(time.Now().UnixNano(), 36),
 		services: map[model.ObjectName]service{}, sessions: map[*session]bool{},
-		waiting: map[model.ObjectName]map[*session]bool{},
+		watchers: map[model.ObjectName]map[*session]bool{},
 	}
 }
 
@@ -59,7 +59,7 @@ func (t *Table) OnApplied(name model.ObjectName, digest any) {
 		delete(t.services, name)
 	}
 	t.changes++
-	for s := range t.waiting[name] {
+	for s := range t.watchers[name] {
 		s.changed.Notify()
 	}
 }
@@ -124,14 +124,14 @@ func (t *Table) version() (version string, isOpen bool) {
 }
 
 // setWatch starts or stops notifying a session of changes of a Service.
-func (t *Table) setWatch(s *session, name model.ObjectName, waits bool) {
+func (t *Table) setWatch(s *session, name model.ObjectName, watch bool) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
-	switch sessions := t.waiting[name]; {
-	case !waits:
+	switch sessions := t.watchers[name]; {
+	case !watch:
 		t.unwatch(s, name)
 	case sessions == nil:
-		t.waiting[name] = map[*session]bool{s: true}
+		t.watchers[name] = map[*session]bool{s: true}
 	default:
 		sessions[s] = true
 	}
@@ -139,8 +139,8 @@ func (t *Table) setWatch(s *session, name model.ObjectName, waits bool) {
 
 // unwatch stops notifying a session. The caller must hold the mutex.
 func (t *Table) unwatch(s *session, name model.ObjectName) {
-	sessions := t.waiting[name]
+	sessions := t.watchers[name]
 	if delete(sessions, s); len(sessions) == 0 {
-		delete(t.waiting, name)
+		delete(t.watchers, name)
 	}
 }

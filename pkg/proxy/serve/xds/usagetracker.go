@@ -72,41 +72,41 @@ var RejectReasons = []RejectReason{
 // usageTracker tracks the usage of clients. The zero address stands for all clients of the socket.
 type usageTracker struct {
 	mutex         sync.Mutex
-	clients       map[netip.Addr]*usage
+	clients       map[netip.Addr]*clientUsage
 	all           usageCounts
-	forgetAt      int // number of clients at which idle ones are removed
+	cleanUpAt     int // number of clients at which idle ones are removed
 	counts        Counts
 	addressErrors map[string]string // why an address is not served; empty if it is
 }
 
-// usage is the usage of a client, and the rate limiter of its requests.
-type usage struct {
+// clientUsage is the usage of a client, and the rate limiter of its requests.
+type clientUsage struct {
 	usageCounts
 	limiter *rate.Limiter
 }
 
 // isIdle reports whether a client uses nothing, and has sent no request recently.
-func (u *usage) isIdle() bool {
+func (u *clientUsage) isIdle() bool {
 	return u.usageCounts == usageCounts{} && u.limiter.Tokens() >= float64(u.limiter.Burst())
 }
 
 // usageOf returns the usage of a client. It occasionally removes idle clients. The caller must hold the mutex.
-func (t *usageTracker) usageOf(client netip.Addr) *usage {
+func (t *usageTracker) usageOf(client netip.Addr) *clientUsage {
 	if found := t.clients[client]; found != nil {
 		return found
 	}
-	if len(t.clients) >= t.forgetAt {
-		maps.DeleteFunc(t.clients, func(_ netip.Addr, u *usage) bool { return u.isIdle() })
-		t.forgetAt = 2*len(t.clients) + maxPerClient
+	if len(t.clients) >= t.cleanUpAt {
+		maps.DeleteFunc(t.clients, func(_ netip.Addr, u *clientUsage) bool { return u.isIdle() })
+		t.cleanUpAt = 2*len(t.clients) + maxPerClient
 	}
 	if t.clients == nil {
-		t.clients = map[netip.Addr]*usage{}
+		t.clients = map[netip.Addr]*clientUsage{}
 	}
 	factor := 1
 	if !client.IsValid() {
 		factor = maxPerSocket / maxPerClient
 	}
-	t.clients[client] = &usage{limiter: rate.NewLimiter(rate.Limit(factor*namesPerSecond), factor*nameBurst)}
+	t.clients[client] = &clientUsage{limiter: rate.NewLimiter(rate.Limit(factor*namesPerSecond), factor*nameBurst)}
 	return t.clients[client]
 }
 
@@ -137,7 +137,7 @@ func (t *usageTracker) release(client netip.Addr, less usageCounts) {
 	t.add(t.usageOf(client), less)
 }
 
-func (t *usageTracker) add(used *usage, more usageCounts) {
+func (t *usageTracker) add(used *clientUsage, more usageCounts) {
 	for i, more := range more {
 		used.usageCounts[i] += more
 		t.all[i] += more
@@ -145,14 +145,14 @@ func (t *usageTracker) add(used *usage, more usageCounts) {
 }
 
 // usage returns the usage of a client, and of all.
-func (t *usageTracker) usage(client netip.Addr) (used usage, all usageCounts) {
+func (t *usageTracker) usage(client netip.Addr) (used clientUsage, all usageCounts) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	return *t.usageOf(client), t.all
 }
 
-// count updates the event counts.
-func (t *usageTracker) count(change func(*Counts)) {
+// updateCounts updates the event counts.
+func (t *usageTracker) updateCounts(change func(*Counts)) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	if t.counts.Rejected == nil {

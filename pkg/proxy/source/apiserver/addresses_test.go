@@ -55,13 +55,13 @@ func TestAddressesOfProxiesAreReported(t *testing.T) {
 		}
 		wants("first list", 1, "10.0.0.1")
 		for _, addr := range []string{"10.0.0.2", "10.0.0.3"} {
-			now := slice("four", addr)
-			changes <- watch.Event{Type: watch.Modified, Object: &now}
+			changed := slice("four", addr)
+			changes <- watch.Event{Type: watch.Modified, Object: &changed}
 			synctest.Wait()
 		}
 		wants("two changes at once", 3, "10.0.0.3")
-		gone := slice("four", "10.0.0.3")
-		changes <- watch.Event{Type: watch.Deleted, Object: &gone}
+		deleted := slice("four", "10.0.0.3")
+		changes <- watch.Event{Type: watch.Deleted, Object: &deleted}
 		wants("a slice is deleted", 4, "fd00::1")
 		r.end(t)
 	})

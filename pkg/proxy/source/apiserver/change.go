@@ -64,14 +64,14 @@ func (w *Watcher) resetTimer() {
 // expire processes the expired deadlines.
 func (w *Watcher) expire() {
 	var timeouts *nodes.WaitTimeout
-	waited := 0
+	demandTimeouts := 0
 	w.change(func(s *state) {
 		w.timerAt = time.Time{} // so that the timer is set again
-		timeouts, waited = s.expire()
+		timeouts, demandTimeouts = s.expire()
 	})
-	if waited > 0 {
+	if demandTimeouts > 0 {
 		w.options.Log.Warn("timed out reading measured demand; using assumed demand until it is read",
-			"services", waited, "after", nodes.LabelTimeout)
+			"services", demandTimeouts, "after", nodes.LabelTimeout)
 	}
 	if timeouts != nil {
 		w.options.Log.Warn("timed out listing other nodes; until it succeeds, endpoints on unknown nodes match only `*`",

@@ -24,7 +24,7 @@ func measuredDemand(w *Watcher) *onDemandWatch {
 	}
 	return &onDemandWatch{
 		watcher: w, interestChanged: notify.NewSignal(),
-		choose: func(ctx context.Context, now *source) *source { return w.pollDemandLease(ctx, now, &objects) },
+		choose: func(ctx context.Context, active *source) *source { return w.pollDemandLease(ctx, active, &objects) },
 		onStart: func(s *state) {
 			w.demandPublisher.Observed = lease.Observed{}
 			s.nodes.StartMeasuredTimeout(s.now)

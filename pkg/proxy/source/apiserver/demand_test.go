@@ -33,27 +33,27 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
-// measuring is an API server with a publisher of measured demand, or without one.
-type measuring struct {
+// demandAPI is an API server with a publisher of measured demand, or without one.
+type demandAPI struct {
 	*api
 	leaseReads, lists, watches atomic.Int64
 
-	mutex      sync.Mutex
-	renewed    time.Time
-	isAlive    bool  // the Lease is renewed every 20 s
-	leaseErr   error // the error of reads of the Lease; errAway: no response
-	responses  int   // how many more reads fail with leaseErr; zero means all
-	listErr    error // the error of lists of ServiceDemands
-	objects    []servicedemand.ServiceDemand
-	events     chan watch.Event
-	notifiedAt []time.Time
+	mutex        sync.Mutex
+	renewed      time.Time
+	isAlive      bool  // the Lease is renewed every 20 s
+	leaseErr     error // the error of reads of the Lease; errAway: no response
+	failuresLeft int   // how many more reads fail with leaseErr; zero means all
+	listErr      error // the error of lists of ServiceDemands
+	objects      []servicedemand.ServiceDemand
+	events       chan watch.Event
+	notifiedAt   []time.Time
 }
 
-func newMeasuring(t *testing.T, services ...corev1.Service) *measuring {
+func newDemandAPI(t *testing.T, services ...corev1.Service) *demandAPI {
 	t.Helper()
-	m := &measuring{api: newAPI(time.Millisecond, services...), events: make(chan watch.Event), renewed: time.Now()}
-	config, through := &rest.Config{Host: "api"}, &http.Client{Transport: m}
-	leases, err := newClient(config, through, coordinationv1.SchemeGroupVersion, coordinationv1.AddToScheme)
+	m := &demandAPI{api: newAPI(time.Millisecond, services...), events: make(chan watch.Event), renewed: time.Now()}
+	config, httpClient := &rest.Config{Host: "api"}, &http.Client{Transport: m}
+	leases, err := newClient(config, httpClient, coordinationv1.SchemeGroupVersion, coordinationv1.AddToScheme)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,16 +77,16 @@ func newMeasuring(t *testing.T, services ...corev1.Service) *measuring {
 }
 
 // RoundTrip responds to reads of the Lease.
-func (m *measuring) RoundTrip(request *http.Request) (*http.Response, error) {
+func (m *demandAPI) RoundTrip(request *http.Request) (*http.Response, error) {
 	m.leaseReads.Add(1)
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
 	if m.isAlive {
 		m.renewed = time.Now().Truncate(20 * time.Second)
 	}
-	if m.responses > 0 {
+	if m.failuresLeft > 0 {
 		defer func() {
-			if m.responses--; m.responses == 0 {
+			if m.failuresLeft--; m.failuresLeft == 0 {
 				m.leaseErr = nil
 			}
 		}()
@@ -110,13 +110,13 @@ func (m *measuring) RoundTrip(request *http.Request) (*http.Response, error) {
 }
 
 // set changes the server's state.
-func (m *measuring) set(change func()) {
+func (m *demandAPI) set(change func()) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
 	change()
 }
 
-func (m *measuring) watcher(options Options) *Watcher {
+func (m *demandAPI) watcher(options Options) *Watcher {
 	options.TopologyNamespace = "publishers"
 	options.OnDemandRenewed = func(at time.Time) { m.set(func() { m.notifiedAt = append(m.notifiedAt, at) }) }
 	return newWatcher(m.listWatches, options)
@@ -144,7 +144,7 @@ func demandOf(name string, rate int64) servicedemand.ServiceDemand {
 // demandScenario is a Watcher under test, with its own clock.
 type demandScenario struct {
 	t *testing.T
-	*measuring
+	*demandAPI
 	*running
 	version, seen int
 }
@@ -153,7 +153,7 @@ type demandScenario struct {
 func runScenario(t *testing.T, services []corev1.Service, do func(*demandScenario)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := &demandScenario{t: t, measuring: newMeasuring(t, services...), version: 10}
+		s := &demandScenario{t: t, demandAPI: newDemandAPI(t, services...), version: 10}
 		s.objects = []servicedemand.ServiceDemand{demandOf("web", 1)}
 		do(s)
 		s.end(t)
@@ -290,8 +290,8 @@ func TestMeasuredDemandStaysDuringAnOutage(t *testing.T) {
 	runScenario(t, []corev1.Service{measuredService(1, true)}, func(s *demandScenario) {
 		s.start()
 		s.expect("a start", time.Minute, "counts demand/web:1 service/web:80")
-		for _, away := range []error{errAway, apierrors.NewInternalError(errAway), apierrors.NewUnauthorized("unknown token")} {
-			s.set(func() { s.leaseErr = away })
+		for _, outage := range []error{errAway, apierrors.NewInternalError(errAway), apierrors.NewUnauthorized("unknown token")} {
+			s.set(func() { s.leaseErr = outage })
 			s.expect("the API server is unavailable", 24*time.Hour, "")
 			s.set(func() { s.leaseErr = nil })
 			s.expect("the API server is back", 5*time.Minute, "")
@@ -320,9 +320,9 @@ func TestOnlyTheLeaseIsReadWithoutAPublisher(t *testing.T) {
 					s.start()
 					s.expect("it is there", tick, "counts demand/web:1 service/web:80")
 					missing := apierrors.NewNotFound(leases, servicedemand.LeaseName)
-					s.set(func() { s.leaseErr, s.responses = apierrors.NewForbidden(leases, servicedemand.LeaseName, nil), 1 })
+					s.set(func() { s.leaseErr, s.failuresLeft = apierrors.NewForbidden(leases, servicedemand.LeaseName, nil), 1 })
 					s.expect("one read is forbidden", 2*leaseInterval, "")
-					s.set(func() { s.leaseErr, s.responses = missing, 1000 })
+					s.set(func() { s.leaseErr, s.failuresLeft = missing, 1000 })
 					s.expect("it is missing", 4*leaseInterval, "unpublished")
 					s.set(func() { s.leaseErr = nil })
 					s.expect("it is back", 2*leaseInterval, "counts")
@@ -375,24 +375,24 @@ func TestLoadReadsMeasuredDemand(t *testing.T) {
 	missing, forbidden := apierrors.NewNotFound(demands, ""), apierrors.NewForbidden(demands, "", nil)
 	anHourAgo := time.Now().Add(-time.Hour)
 	for name, test := range map[string]struct {
-		prepare    func(*measuring)
+		prepare    func(*demandAPI)
 		isAsAlways bool
 		want       string
 		lists      int64
 		err        string
 	}{
-		"no Service needs it":            {func(*measuring) {}, true, "service/web:80", 0, ""},
-		"the Lease is fresh":             {func(*measuring) {}, false, "counts demand/web:1 service/web:80", 1, ""},
-		"the Lease is stale":             {func(m *measuring) { m.renewed = anHourAgo }, false, "demand/web:1 service/web:80 stale", 1, ""},
-		"there is no Lease":              {func(m *measuring) { m.leaseErr = missing }, false, "service/web:80 unpublished", 0, ""},
-		"reading the Lease is forbidden": {func(m *measuring) { m.leaseErr = forbidden }, false, "counts demand/web:1 service/web:80", 1, ""},
-		"the kind does not exist":        {func(m *measuring) { m.listErr = missing }, false, "service/web:80 unpublished", 1, ""},
-		"listing is forbidden":           {func(m *measuring) { m.listErr = forbidden }, false, "service/web:80 unpublished", 1, ""},
-		"the API server is unavailable":  {func(m *measuring) { m.leaseErr = errAway }, false, "", 0, "read Lease publishers/vicinity-demand"},
-		"the list fails":                 {func(m *measuring) { m.listErr = errAway }, false, "", 1, "list servicedemands"},
+		"no Service needs it":            {func(*demandAPI) {}, true, "service/web:80", 0, ""},
+		"the Lease is fresh":             {func(*demandAPI) {}, false, "counts demand/web:1 service/web:80", 1, ""},
+		"the Lease is stale":             {func(m *demandAPI) { m.renewed = anHourAgo }, false, "demand/web:1 service/web:80 stale", 1, ""},
+		"there is no Lease":              {func(m *demandAPI) { m.leaseErr = missing }, false, "service/web:80 unpublished", 0, ""},
+		"reading the Lease is forbidden": {func(m *demandAPI) { m.leaseErr = forbidden }, false, "counts demand/web:1 service/web:80", 1, ""},
+		"the kind does not exist":        {func(m *demandAPI) { m.listErr = missing }, false, "service/web:80 unpublished", 1, ""},
+		"listing is forbidden":           {func(m *demandAPI) { m.listErr = forbidden }, false, "service/web:80 unpublished", 1, ""},
+		"the API server is unavailable":  {func(m *demandAPI) { m.leaseErr = errAway }, false, "", 0, "read Lease publishers/vicinity-demand"},
+		"the list fails":                 {func(m *demandAPI) { m.listErr = errAway }, false, "", 1, "list servicedemands"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := newMeasuring(t, measuredService(1, !test.isAsAlways))
+			m := newDemandAPI(t, measuredService(1, !test.isAsAlways))
 			m.objects = []servicedemand.ServiceDemand{demandOf("web", 1)}
 			test.prepare(m)
 			w := m.watcher(Options{View: convert.View{Node: "self"}, Log: slog.New(slog.DiscardHandler)})

@@ -34,7 +34,7 @@ type fakeNodeAPI struct {
 	evacuated chan watch.Event
 }
 
-func newCounty() *fakeNodeAPI {
+func newFakeNodeAPI() *fakeNodeAPI {
 	return &fakeNodeAPI{exists: map[string]bool{}, evacuated: make(chan watch.Event)}
 }
 
@@ -50,8 +50,8 @@ func (c *fakeNodeAPI) List(_ context.Context, options metav1.ListOptions) (*meta
 		return nil, err
 	}
 	list := &metav1.PartialObjectMetadataList{}
-	for name, isThere := range c.exists {
-		if isThere && selector.Matches(labels.Set{corev1.LabelHostname: "host-of-" + name}) {
+	for name, exists := range c.exists {
+		if exists && selector.Matches(labels.Set{corev1.LabelHostname: "host-of-" + name}) {
 			list.Items = append(list.Items, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}})
 		}
 	}
@@ -92,7 +92,7 @@ func (c *fakeNodeAPI) label(event watch.EventType, name, version string) {
 // for two minutes.
 func TestDeletedNodeAndRemovedLabelAreDistinguished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCounty()
+		c := newFakeNodeAPI()
 		r := run(t, c.watcher)
 		time.Sleep(time.Second)
 		seen := 0
@@ -134,7 +134,7 @@ func TestDeletedNodeAndRemovedLabelAreDistinguished(t *testing.T) {
 // The nodes must be checked at most once a second.
 func TestExistenceChecksAreBatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCounty()
+		c := newFakeNodeAPI()
 		r := run(t, c.watcher)
 		time.Sleep(time.Second)
 		var names []string
@@ -176,7 +176,7 @@ func TestExistenceChecksAreBatched(t *testing.T) {
 // An evacuation must end on time without an event from the API server.
 func TestEvacuationExpiresWithoutAnEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCounty()
+		c := newFakeNodeAPI()
 		r := run(t, c.watcher)
 		time.Sleep(time.Second)
 		end := time.Now().Truncate(time.Minute).Add(3 * time.Hour)

@@ -63,10 +63,10 @@ func runMoments(t *testing.T, proxyName string, moments []moment) {
 		})
 		synctest.Wait()
 		seen := r.count()
-		for at, moment := range moments {
+		for i, moment := range moments {
 			time.Sleep(moment.after)
 			if moment.event != "" {
-				api.services <- watch.Event{Type: moment.event, Object: moment.version.service(at + 2)}
+				api.services <- watch.Event{Type: moment.event, Object: moment.version.service(i + 2)}
 			}
 			synctest.Wait()
 			var words []string
@@ -75,7 +75,7 @@ func runMoments(t *testing.T, proxyName string, moments []moment) {
 			}
 			seen += len(words)
 			if got := strings.Join(words, "; "); got != moment.want {
-				t.Errorf("moment %d (%s): delivered %q, want %q", at, moment.event, got, moment.want)
+				t.Errorf("moment %d (%s): delivered %q, want %q", i, moment.event, got, moment.want)
 			}
 		}
 		r.end(t)
@@ -83,57 +83,59 @@ func runMoments(t *testing.T, proxyName string, moments []moment) {
 }
 
 // problems returns the mark once for each problem.
-func problems(mark string, of []model.Finding) string { return strings.Repeat(" "+mark, len(of)) }
+func problems(mark string, findings []model.Finding) string {
+	return strings.Repeat(" "+mark, len(findings))
+}
 
-const almost = handoffDelay - time.Millisecond
+const beforeHandoffEnd = handoffDelay - time.Millisecond
 
 func TestHandoffToAnotherProxy(t *testing.T) {
-	ours, others := version{port: 80}, version{port: 80, label: "other"}
-	comes := moment{event: watch.Added, version: ours, want: "service/web:80"}
-	leaves := moment{after: time.Hour, event: watch.Modified, version: others}
+	ourService, theirService := version{port: 80}, version{port: 80, label: "other"}
+	added := moment{event: watch.Added, version: ourService, want: "service/web:80"}
+	handedOff := moment{after: time.Hour, event: watch.Modified, version: theirService}
 	// becomes returns another version a second later. By default no update is expected.
-	becomes := func(v version) moment { return moment{after: time.Second, event: watch.Modified, version: v} }
-	wants := func(m moment, want string) moment { m.want = want; return m }
+	modified := func(v version) moment { return moment{after: time.Second, event: watch.Modified, version: v} }
+	withWant := func(m moment, want string) moment { m.want = want; return m }
 	external := version{port: 80, label: "other", isExternalName: true}
-	bad, stranger := version{port: 80, isBad: true}, version{port: 80, label: "other", uid: "another"}
-	const rest = time.Millisecond
+	invalid, otherUID := version{port: 80, isBad: true}, version{port: 80, label: "other", uid: "another"}
+	const remaining = time.Millisecond
 	for name, moments := range map[string][]moment{
-		"it is handed off":   {comes, leaves, {after: almost}, {after: rest, want: "-service/web"}, {after: time.Hour}},
-		"deleted while ours": {comes, {after: time.Hour, event: watch.Deleted, version: ours, want: "-service/web"}},
+		"it is handed off":   {added, handedOff, {after: beforeHandoffEnd}, {after: remaining, want: "-service/web"}, {after: time.Hour}},
+		"deleted while ours": {added, {after: time.Hour, event: watch.Deleted, version: ourService, want: "-service/web"}},
 		"deleted during the handoff": {
-			comes, leaves, {after: time.Second, event: watch.Deleted, version: others, want: "-service/web"}, {after: time.Hour},
+			added, handedOff, {after: time.Second, event: watch.Deleted, version: theirService, want: "-service/web"}, {after: time.Hour},
 		},
 		"deleted after the handoff": {
-			comes, leaves, {after: handoffDelay, want: "-service/web"}, {after: time.Second, event: watch.Deleted, version: others},
+			added, handedOff, {after: handoffDelay, want: "-service/web"}, {after: time.Second, event: watch.Deleted, version: theirService},
 		},
 		"changes during the handoff are ignored": {
-			comes, leaves, becomes(version{port: 81, label: "other"}), becomes(version{port: 82, label: "a third"}),
-			{after: almost - 2*time.Second}, {after: rest, want: "-service/web"}, becomes(version{port: 83, label: "other"}),
+			added, handedOff, modified(version{port: 81, label: "other"}), modified(version{port: 82, label: "a third"}),
+			{after: beforeHandoffEnd - 2*time.Second}, {after: remaining, want: "-service/web"}, modified(version{port: 83, label: "other"}),
 		},
-		"returns unchanged during the handoff": {comes, leaves, {after: almost, event: watch.Modified, version: ours}, {after: time.Hour}},
-		"returns changed during the handoff":   {comes, leaves, wants(becomes(version{port: 81}), "service/web:81"), {after: time.Hour}},
+		"returns unchanged during the handoff": {added, handedOff, {after: beforeHandoffEnd, event: watch.Modified, version: ourService}, {after: time.Hour}},
+		"returns changed during the handoff":   {added, handedOff, withWant(modified(version{port: 81}), "service/web:81"), {after: time.Hour}},
 		"returns and is handed off again": {
-			comes, leaves, becomes(ours), becomes(others), {after: almost}, {after: rest, want: "-service/web"}, {after: time.Hour},
+			added, handedOff, modified(ourService), modified(theirService), {after: beforeHandoffEnd}, {after: remaining, want: "-service/web"}, {after: time.Hour},
 		},
 		"returns after the handoff": {
-			comes, leaves, {after: handoffDelay, want: "-service/web"}, wants(becomes(ours), "service/web:80"), {after: time.Hour},
+			added, handedOff, {after: handoffDelay, want: "-service/web"}, withWant(modified(ourService), "service/web:80"), {after: time.Hour},
 		},
-		"returns invalid": {comes, leaves, wants(becomes(bad), "!"), {after: time.Hour}},
+		"returns invalid": {added, handedOff, withWant(modified(invalid), "!"), {after: time.Hour}},
 		"invalid before the handoff": {
-			comes, wants(becomes(bad), "!"), wants(becomes(others), "ok"), {after: handoffDelay, want: "-service/web"},
+			added, withWant(modified(invalid), "!"), withWant(modified(theirService), "ok"), {after: handoffDelay, want: "-service/web"},
 		},
-		"loses its ClusterIP at the handoff":     {comes, wants(becomes(external), "-service/web"), {after: time.Hour}},
-		"loses its ClusterIP during the handoff": {comes, leaves, wants(becomes(external), "-service/web"), {after: time.Hour}},
+		"loses its ClusterIP at the handoff":     {added, withWant(modified(external), "-service/web"), {after: time.Hour}},
+		"loses its ClusterIP during the handoff": {added, handedOff, withWant(modified(external), "-service/web"), {after: time.Hour}},
 		"missed deletion, then another proxy's Service of that name": {
-			comes, wants(becomes(stranger), "-service/web"), {after: time.Hour},
+			added, withWant(modified(otherUID), "-service/web"), {after: time.Hour},
 		},
-		"missed deletion during the handoff": {comes, leaves, wants(becomes(stranger), "-service/web"), {after: time.Hour}},
+		"missed deletion during the handoff": {added, handedOff, withWant(modified(otherUID), "-service/web"), {after: time.Hour}},
 		"another proxy's becomes ours": {
-			{event: watch.Added, version: others}, wants(becomes(ours), "service/web:80"), {after: time.Hour},
+			{event: watch.Added, version: theirService}, withWant(modified(ourService), "service/web:80"), {after: time.Hour},
 		},
 		"never ours": {
-			{event: watch.Added, version: others}, becomes(version{port: 81, label: "other"}), {after: time.Hour},
-			{event: watch.Deleted, version: others},
+			{event: watch.Added, version: theirService}, modified(version{port: 81, label: "other"}), {after: time.Hour},
+			{event: watch.Deleted, version: theirService},
 		},
 	} {
 		t.Run(name, func(t *testing.T) { runMoments(t, "", moments) })
@@ -141,13 +143,13 @@ func TestHandoffToAnotherProxy(t *testing.T) {
 }
 
 func TestHandoffFromANamedProxy(t *testing.T) {
-	named := version{port: 80, label: "vicinity"}
-	for name, left := range map[string]version{"no label": {port: 80}, "another name": {port: 80, label: "other"}} {
+	ours := version{port: 80, label: "vicinity"}
+	for name, foreign := range map[string]version{"no label": {port: 80}, "another name": {port: 80, label: "other"}} {
 		t.Run(name, func(t *testing.T) {
 			runMoments(t, "vicinity", []moment{
-				{event: watch.Added, version: left},
-				{after: time.Second, event: watch.Modified, version: named, want: "service/web:80"},
-				{after: time.Second, event: watch.Modified, version: left}, {after: almost}, {after: time.Millisecond, want: "-service/web"},
+				{event: watch.Added, version: foreign},
+				{after: time.Second, event: watch.Modified, version: ours, want: "service/web:80"},
+				{after: time.Second, event: watch.Modified, version: foreign}, {after: beforeHandoffEnd}, {after: time.Millisecond, want: "-service/web"},
 			})
 		})
 	}
@@ -178,7 +180,7 @@ func TestHandoffReleasesHealthCheckPort(t *testing.T) {
 // After an outage of the API server, the Services in the list that belong to another proxy are handed off, and missing
 // ones were deleted.
 func TestListDuringHandoff(t *testing.T) {
-	of := func(name string, isOthers bool) *object {
+	newObject := func(name string, isOthers bool) *object {
 		o := &object{name: nameOf(name), isForOtherProxy: isOthers}
 		if !isOthers {
 			o.value = &model.Service{Name: nameOf(name), Ports: []model.ServicePort{{Port: 1}}}
@@ -187,13 +189,15 @@ func TestListDuringHandoff(t *testing.T) {
 	}
 	runSteps(t,
 		step{"a list", func(w *testState) {
-			w.replace(convert.Services, []*object{of("a", false), of("b", false), of("c", false), of("d", false)})
+			w.replace(convert.Services, []*object{newObject("a", false), newObject("b", false), newObject("c", false), newObject("d", false)})
 		}, "service/a:1 service/b:1 service/c:1 service/d:1"},
 		step{"in the next list two belong to another proxy and one is missing", func(w *testState) {
-			w.replace(convert.Services, []*object{of("a", true), of("b", true), of("c", false)})
+			w.replace(convert.Services, []*object{newObject("a", true), newObject("b", true), newObject("c", false)})
 			w.wait(handoffDelay / 2)
 		}, "-service/d"},
-		step{"one of the two is missing", func(w *testState) { w.replace(convert.Services, []*object{of("b", true), of("c", false)}) }, "-service/a"},
+		step{"one of the two is missing", func(w *testState) {
+			w.replace(convert.Services, []*object{newObject("b", true), newObject("c", false)})
+		}, "-service/a"},
 		step{"the handoff ends", func(w *testState) { w.wait(handoffDelay / 2) }, "-service/b"},
 		step{"no state remains", func(w *testState) {
 			if w.handoffs.Len() > 0 || len(w.objects[convert.Services]) != 1 {

@@ -28,21 +28,21 @@ type interruption struct {
 // noticed. A server that accepts each watch and breaks it at once is not. Clients then list, at least once a minute
 // (client-go v0.37, tools/cache/reflector.go), and so changes still arrive.
 type interruptions struct {
-	log         *slog.Logger
-	interrupted func(resource string, since time.Time, err error)
-	resumed     func(resource string)
+	log           *slog.Logger
+	onInterrupted func(resource string, since time.Time, err error)
+	onResumed     func(resource string)
 
 	mu      sync.Mutex
 	current map[string]interruption // by resource
 }
 
 func newInterruptions(options Options) *interruptions {
-	i := &interruptions{log: options.Log, interrupted: options.OnInterrupted, resumed: options.OnResumed, current: map[string]interruption{}}
-	if i.interrupted == nil {
-		i.interrupted = func(string, time.Time, error) {}
+	i := &interruptions{log: options.Log, onInterrupted: options.OnInterrupted, onResumed: options.OnResumed, current: map[string]interruption{}}
+	if i.onInterrupted == nil {
+		i.onInterrupted = func(string, time.Time, error) {}
 	}
-	if i.resumed == nil {
-		i.resumed = func(string) {}
+	if i.onResumed == nil {
+		i.onResumed = func(string) {}
 	}
 	return i
 }
@@ -125,7 +125,7 @@ func (i *interruptions) begin(ctx context.Context, resource string, err error) {
 	}
 	started := interruption{time.Now(), err}
 	i.current[resource] = started
-	i.interrupted(resource, started.since, err)
+	i.onInterrupted(resource, started.since, err)
 	i.log.Warn("watch interrupted; keeping the last known state", "resource", resource, "error", err)
 }
 
@@ -138,7 +138,7 @@ func (i *interruptions) end(resource, message string) {
 		return
 	}
 	delete(i.current, resource)
-	i.resumed(resource)
+	i.onResumed(resource)
 	i.log.Info(message, "resource", resource, "after", time.Since(ended.since).Round(time.Millisecond))
 }
 

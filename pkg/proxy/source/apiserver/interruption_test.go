@@ -37,8 +37,8 @@ func (r *responses) listWatch() *cache.ListWatch {
 	}
 }
 
-// never is isExpected of a resource that is not optional.
-func never(error) bool { return false }
+// neverExpected is isExpected of a resource that is not optional.
+func neverExpected(error) bool { return false }
 
 // recorder records the calls of OnInterrupted and OnResumed.
 type recorder struct {
@@ -47,15 +47,15 @@ type recorder struct {
 	interrupted map[string]interruption
 }
 
-// now returns the current interruptions, by resource.
-func (r *recorder) now() map[string]interruption {
+// current returns the current interruptions, by resource.
+func (r *recorder) current() map[string]interruption {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return maps.Clone(r.interrupted)
 }
 
-// all returns all calls.
-func (r *recorder) all() []string {
+// allCalls returns all calls.
+func (r *recorder) allCalls() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.calls)
@@ -90,10 +90,10 @@ func reportInterruptions(t *testing.T) {
 	var rec recorder
 	tracker := newInterruptions(rec.options(slog.New(slog.NewTextHandler(&log, nil))))
 	var api responses
-	observed := tracker.observe("services", api.listWatch(), never)
-	wants := func(what string, want error) {
+	observed := tracker.observe("services", api.listWatch(), neverExpected)
+	expect := func(what string, want error) {
 		t.Helper()
-		switch got := rec.now(); {
+		switch got := rec.current(); {
 		case want == nil && len(got) > 0:
 			t.Errorf("%s: %v, want no interruption", what, got)
 		case want != nil && (len(got) != 1 || !errors.Is(got["services"].err, want) || got["services"].since.IsZero()):
@@ -107,51 +107,51 @@ func reportInterruptions(t *testing.T) {
 	resource := schema.GroupResource{Resource: "services"}
 	api = responses{watched: watch.NewFake()}
 	request(metav1.ListOptions{})
-	wants("the watch works", nil)
+	expect("the watch works", nil)
 
 	api.watch, api.list = apierrors.NewResourceExpired("too old"), apierrors.NewResourceExpired("too old")
 	request(metav1.ListOptions{})
-	wants("a version expired", nil)
+	expect("a version expired", nil)
 
 	api.watch, api.list = apierrors.NewInvalid(schema.GroupKind{}, "", nil), nil
 	request(metav1.ListOptions{SendInitialEvents: new(true)})
-	wants("the API server cannot list by watching", nil)
+	expect("the API server cannot list by watching", nil)
 
 	forbidden := apierrors.NewForbidden(resource, "", nil)
 	api.watch, api.list = forbidden, apierrors.NewServiceUnavailable("later")
 	request(metav1.ListOptions{})
 	request(metav1.ListOptions{})
-	wants("both fail", forbidden)
+	expect("both fail", forbidden)
 
 	api.list = nil
 	request(metav1.ListOptions{})
-	wants("only lists succeed", forbidden)
+	expect("only lists succeed", forbidden)
 
 	api = responses{watched: watch.NewFake()}
 	request(metav1.ListOptions{})
-	wants("the watch works again", nil)
+	expect("the watch works again", nil)
 	if got := strings.Count(log.String(), "\n"); got != 2 {
 		t.Errorf("%d lines were logged, want one for the start and one for the end:\n%s", got, &log)
 	}
 
 	api.watched = watch.NewEmptyWatch()
-	asking, stopAsking := context.WithCancel(t.Context())
-	go func() { _, _ = observed.WatchWithContext(asking, metav1.ListOptions{}) }() // until it is stopped
+	pending, cancelPending := context.WithCancel(t.Context())
+	go func() { _, _ = observed.WatchWithContext(pending, metav1.ListOptions{}) }() // until it is stopped
 	synctest.Wait()
-	wants("no response", errNoResponse)
+	expect("no response", errNoResponse)
 	time.Sleep(time.Minute)
-	wants("no response for a minute", errNoResponse)
-	stopAsking()
+	expect("no response for a minute", errNoResponse)
+	cancelPending()
 	synctest.Wait()
 
 	tracker.forget("services")
-	wants("the resource is no longer watched", nil)
+	expect("the resource is no longer watched", nil)
 
 	want := []string{
 		"interrupted: services: " + forbidden.Error(), "resumed: services",
 		"interrupted: services: " + errNoResponse.Error(), "resumed: services",
 	}
-	if diff := cmp.Diff(want, rec.all()); diff != "" {
+	if diff := cmp.Diff(want, rec.allCalls()); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
 	}
 
@@ -161,5 +161,5 @@ func reportInterruptions(t *testing.T) {
 	if _, err := observed.WatchWithContext(ended, metav1.ListOptions{}); err == nil {
 		t.Error("got no error")
 	}
-	wants("the request was cancelled", nil)
+	expect("the request was cancelled", nil)
 }

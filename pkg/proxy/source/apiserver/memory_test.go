@@ -28,12 +28,12 @@ const (
 	memoryNodes     = 1000
 )
 
-// maxBytesAService bounds the size of the cache for a Service, its slice and ten endpoints. Most of it is the endpoints
+// maxBytesPerService bounds the size of the cache for a Service, its slice and ten endpoints. Most of it is the endpoints
 // themselves.
-const maxBytesAService = 3000
+const maxBytesPerService = 3000
 
-// maxBytesAnothersService bounds the size of each Service of another proxy: not even its name is kept.
-const maxBytesAnothersService = 30
+// maxBytesPerForeignService bounds the size of each Service of another proxy: not even its name is kept.
+const maxBytesPerForeignService = 30
 
 // serve returns a ListWatch of a server with a list that never changes. Each list is decoded again, as from a real one.
 func serve(decode func() kruntime.Object) *cache.ListWatch {
@@ -48,8 +48,8 @@ func serve(decode func() kruntime.Object) *cache.ListWatch {
 	}
 }
 
-// servesNothing returns an empty list of each watched kind.
-func servesNothing() map[*convert.Kind]*cache.ListWatch {
+// emptyLists returns an empty list of each watched kind.
+func emptyLists() map[*convert.Kind]*cache.ListWatch {
 	nothing := &corev1.List{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
 	lists := map[*convert.Kind]*cache.ListWatch{}
 	for _, kind := range watchedKinds() {
@@ -126,49 +126,49 @@ func heap() int64 {
 	return int64(stats.HeapAlloc)
 }
 
-// cached watches a cluster with these Services and slices until the test ends. It returns the first update, and the
+// measureCache watches a cluster with these Services and slices until the test ends. It returns the first update, and the
 // number of bytes that stay in memory.
-func cached(t *testing.T, services, slices func() kruntime.Object) (convert.Update, int64) {
+func measureCache(t *testing.T, services, slices func() kruntime.Object) (convert.Update, int64) {
 	t.Helper()
-	lists := servesNothing()
+	lists := emptyLists()
 	lists[convert.Services], lists[convert.EndpointSlices] = serve(services), serve(slices)
-	c := newWatcher(listWatches{byKind: lists},
+	w := newWatcher(listWatches{byKind: lists},
 		Options{View: convert.View{Node: "self"}, Log: slog.New(slog.DiscardHandler)})
 	before := heap()
 	ctx, cancel := context.WithCancel(t.Context())
 	first, done := make(chan convert.Update, 1), make(chan error, 1)
-	go func() { done <- c.Run(ctx, func(update convert.Update) { first <- update }) }()
+	go func() { done <- w.Run(ctx, func(update convert.Update) { first <- update }) }()
 	update := <-first
 	bytes := heap() - before
 	cancel()
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-	runtime.KeepAlive(c)
+	runtime.KeepAlive(w)
 	return update, bytes
 }
 
 func TestCacheSize(t *testing.T) {
-	update, bytes := cached(t, manyServices, manySlices)
+	update, bytes := measureCache(t, manyServices, manySlices)
 	t.Logf("%d Services with %d endpoints each: %d bytes a Service", memoryServices, memoryEndpoints, bytes/memoryServices)
 	if len(update.Change.Services) != memoryServices || len(update.Change.Slices) != memoryServices {
 		t.Errorf("%d Services and %d slices were delivered", len(update.Change.Services), len(update.Change.Slices))
 	}
-	if bytes > memoryServices*maxBytesAService {
-		t.Errorf("the cache takes %d bytes a Service, want at most %d", bytes/memoryServices, maxBytesAService)
+	if bytes > memoryServices*maxBytesPerService {
+		t.Errorf("the cache takes %d bytes a Service, want at most %d", bytes/memoryServices, maxBytesPerService)
 	}
 }
 
 // Services of other proxies are listed and watched nonetheless.
 func TestCacheSizeOfOtherProxies(t *testing.T) {
-	update, bytes := cached(t, manyOthersServices, func() kruntime.Object {
+	update, bytes := measureCache(t, manyOthersServices, func() kruntime.Object {
 		return &discoveryv1.EndpointSliceList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
 	})
 	t.Logf("%d Services of another proxy: %d bytes a Service", memoryServices, bytes/memoryServices)
 	if len(update.Change.Services) > 0 {
 		t.Errorf("%d Services were delivered", len(update.Change.Services))
 	}
-	if bytes > memoryServices*maxBytesAnothersService {
-		t.Errorf("%d bytes a Service of another proxy, want at most %d", bytes/memoryServices, maxBytesAnothersService)
+	if bytes > memoryServices*maxBytesPerForeignService {
+		t.Errorf("%d bytes a Service of another proxy, want at most %d", bytes/memoryServices, maxBytesPerForeignService)
 	}
 }

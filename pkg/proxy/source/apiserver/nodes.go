@@ -22,7 +22,7 @@ import (
 func otherNodes(w *Watcher) *onDemandWatch {
 	return &onDemandWatch{
 		watcher: w, interestChanged: notify.NewSignal(),
-		choose: w.chooseSource, onSource: (*state).switchSource,
+		choose: w.chooseSource, prepareSource: (*state).switchSource,
 		onStart: func(s *state) {
 			w.topologyPublisher.Observed = lease.Observed{}
 			s.nodes.StartListTimeout(s.now)

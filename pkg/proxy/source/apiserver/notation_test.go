@@ -34,23 +34,23 @@ func (s *state) wait(duration time.Duration) *nodes.WaitTimeout {
 }
 
 // service puts a version of a Service with topology keys; its port distinguishes versions.
-func (w *testState) service(name string, port uint16, keys ...policy.Key) {
-	w.putVersion(name, &model.Service{
+func (s *testState) service(name string, port uint16, keys ...policy.Key) {
+	s.putVersion(name, &model.Service{
 		Name: nameOf(name), Ports: []model.ServicePort{{Port: port}}, Topology: policy.Topology{Keys: keys},
 	})
 }
 
 // bounded puts a version of the Service "web" whose load is bounded by zones.
-func (w *testState) bounded(port uint16) {
-	w.putVersion("web", &model.Service{
+func (s *testState) bounded(port uint16) {
+	s.putVersion("web", &model.Service{
 		Name: nameOf("web"), Ports: []model.ServicePort{{Port: port}},
 		Topology: policy.Topology{Keys: []policy.Key{policy.Zone, policy.AnyNode}, MaxLoad: 120},
 	})
 }
 
 // measured puts a version of a Service that is planned with measured demand.
-func (w *testState) measured(name string, port uint16) {
-	w.putVersion(name, &model.Service{
+func (s *testState) measured(name string, port uint16) {
+	s.putVersion(name, &model.Service{
 		Name: nameOf(name), Ports: []model.ServicePort{{Port: port}},
 		Topology: policy.Topology{Keys: []policy.Key{policy.Zone, policy.AnyNode}, MaxLoad: 120, Measured: true},
 	})
@@ -62,23 +62,23 @@ func demandObject(name string, rate uint64) *object {
 }
 
 // putVersion puts a version of a Service; a nil value means that it is not ours to serve, or invalid.
-func (w *testState) putVersion(name string, value *model.Service, rejected ...model.Finding) {
-	now := &object{name: nameOf(name), rejected: rejected}
+func (s *testState) putVersion(name string, value *model.Service, rejected ...model.Finding) {
+	received := &object{name: nameOf(name), rejected: rejected}
 	if value != nil {
-		now.value = value
+		received.value = value
 	}
-	w.put(convert.Services, now)
+	s.put(convert.Services, received)
 }
 
-func (w *testState) deleteService(name string) { w.remove(convert.Services, nameOf(name)) }
+func (s *testState) deleteService(name string) { s.remove(convert.Services, nameOf(name)) }
 
 // slice puts a version of the slice "a".
-func (w *testState) slice(value *model.EndpointSlice) {
-	now := &object{name: nameOf("a")}
+func (s *testState) slice(value *model.EndpointSlice) {
+	received := &object{name: nameOf("a")}
 	if value != nil {
-		now.value = value
+		received.value = value
 	}
-	w.put(convert.EndpointSlices, now)
+	s.put(convert.EndpointSlices, received)
 }
 
 func nodeObject(name string, labels map[string]string) *object {
@@ -86,17 +86,17 @@ func nodeObject(name string, labels map[string]string) *object {
 }
 
 // other puts a version of another node, n1.
-func (w *testState) other(labels map[string]string) {
-	w.put(convert.OtherNodes, nodeObject("n1", labels))
+func (s *testState) other(labels map[string]string) {
+	s.put(convert.OtherNodes, nodeObject("n1", labels))
 }
 
 // list delivers the complete list of the other nodes.
-func (w *testState) list(nodes ...*object) { w.replace(convert.OtherNodes, nodes) }
+func (s *testState) list(nodes ...*object) { s.replace(convert.OtherNodes, nodes) }
 
 // delivered takes the update and returns it as sorted text: "service/web:80", "node/n1{rack=1}", with "-" before
 // deleted objects.
-func (w *testState) delivered() string {
-	update, _ := w.takeUpdate()
+func (s *testState) delivered() string {
+	update, _ := s.takeUpdate()
 	return updateText(update)
 }
 

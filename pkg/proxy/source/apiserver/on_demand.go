@@ -28,10 +28,10 @@ type onDemandWatch struct {
 	interestOf      func(*state) interest
 	interest        interest
 	interestChanged notify.Signal
-	// onStart is called when the watch starts, and onSource is called with a source before its objects arrive; nil
+	// onStart is called when the watch starts, and prepareSource is called with a source before its objects arrive; nil
 	// if there is only one source.
-	onStart  func(*state)
-	onSource func(*state, *source)
+	onStart       func(*state)
+	prepareSource func(*state, *source)
 	// drop removes the delivered state unless it is needed again, and reports whether it did.
 	drop func(*state) bool
 	// onSourceChange is called with the resource that is now watched, or an empty one.
@@ -40,7 +40,7 @@ type onDemandWatch struct {
 
 // interest describes which part of a resource Services need: whether any needs it, and whether one needs labels other
 // than zones.
-type interest struct{ isNeeded, labels bool }
+type interest struct{ isNeeded, needsLabels bool }
 
 // run watches the resource while a Service needs it, until the context ends.
 func (d *onDemandWatch) run(ctx context.Context) {
@@ -85,7 +85,7 @@ func (d *onDemandWatch) watchUntilIdle(ctx context.Context, idleTimeout time.Dur
 			}
 		case <-idleTimer.C:
 			if d.dropIfUnneeded(active.stop) {
-				active.forget(d.watcher)
+				active.endInterruptions(d.watcher)
 				d.onSourceChange("")
 				return
 			}
@@ -105,8 +105,8 @@ func (a activeWatch) stop() {
 	}
 }
 
-// forget ends the interruptions of a source that is no longer watched.
-func (a activeWatch) forget(w *Watcher) {
+// endInterruptions ends the interruptions of a source that is no longer watched.
+func (a activeWatch) endInterruptions(w *Watcher) {
 	if a.source != nil {
 		for _, request := range a.source.requests {
 			w.interruptions.forget(request.resource)
@@ -121,13 +121,13 @@ func (d *onDemandWatch) switchSource(ctx context.Context, active activeWatch) ac
 		return active
 	}
 	active.stop()
-	active.forget(d.watcher)
+	active.endInterruptions(d.watcher)
 	if active.source != nil && active.source.resource != "" {
 		d.watcher.options.Log.Info("switched the source of node topology", "before", active.source.resource,
 			"now", chosen.resource)
 	}
-	if d.onSource != nil {
-		d.watcher.change(func(s *state) { d.onSource(s, chosen) })
+	if d.prepareSource != nil {
+		d.watcher.change(func(s *state) { d.prepareSource(s, chosen) })
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	for _, request := range chosen.requests {
@@ -153,5 +153,5 @@ func (d *onDemandWatch) reevaluate(active *source) (isNeeded, isInsufficient boo
 	d.watcher.mu.Lock()
 	defer d.watcher.mu.Unlock()
 	current := d.interestOf(d.watcher.state)
-	return current.isNeeded, active != nil && active.hasZonesOnly && current.labels
+	return current.isNeeded, active != nil && active.hasZonesOnly && current.needsLabels
 }

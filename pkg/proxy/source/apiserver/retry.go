@@ -28,7 +28,7 @@ var noResponseBackoff = wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2
 //
 // The request stays unchanged, with the version from which a watch continues. If the API server no longer has that
 // version, it returns 410, and the Reflector lists again.
-func retryUntilResponse[T any](ctx context.Context, failed func(error), request func() (T, error)) (T, error) {
+func retryUntilResponse[T any](ctx context.Context, onFailure func(error), request func() (T, error)) (T, error) {
 	var response, zero T
 	var requestErr error
 	// If the context has ended, return its error rather than the last attempt's: after some of those Reflectors would
@@ -38,7 +38,7 @@ func retryUntilResponse[T any](ctx context.Context, failed func(error), request 
 		if hasResponse(requestErr) {
 			return true, nil
 		}
-		failed(requestErr)
+		onFailure(requestErr)
 		return false, nil
 	})
 	if err != nil {

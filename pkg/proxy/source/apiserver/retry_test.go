@@ -30,11 +30,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// asRequest returns an error as net/http does.
-func asRequest(err error) error { return &url.Error{Op: "Get", URL: "https://api", Err: err} }
+// asRequestError returns an error as net/http does.
+func asRequestError(err error) error { return &url.Error{Op: "Get", URL: "https://api", Err: err} }
 
 // connectionRefused is the error of clients while no API server runs. Reflectors wait by themselves after it.
-var connectionRefused = asRequest(&net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)})
+var connectionRefused = asRequestError(&net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)})
 
 func TestRequestWithoutResponseIsRetried(t *testing.T) {
 	services := schema.GroupResource{Resource: "services"}
@@ -44,11 +44,11 @@ func TestRequestWithoutResponseIsRetried(t *testing.T) {
 	}{
 		"no error":                              {nil, true},
 		"the connection is refused":             {connectionRefused, false},
-		"the connection is reset":               {asRequest(os.NewSyscallError("read", syscall.ECONNRESET)), false},
-		"the connection ends":                   {asRequest(io.EOF), false},
-		"no response in time":                   {asRequest(os.ErrDeadlineExceeded), false},
-		"the certificate is not trusted":        {asRequest(x509.UnknownAuthorityError{}), false},
-		"the name is unknown":                   {asRequest(&net.DNSError{Name: "api"}), false},
+		"the connection is reset":               {asRequestError(os.NewSyscallError("read", syscall.ECONNRESET)), false},
+		"the connection ends":                   {asRequestError(io.EOF), false},
+		"no response in time":                   {asRequestError(os.ErrDeadlineExceeded), false},
+		"the certificate is not trusted":        {asRequestError(x509.UnknownAuthorityError{}), false},
+		"the name is unknown":                   {asRequestError(&net.DNSError{Name: "api"}), false},
 		"client-go returns an empty watch":      {errNoResponse, false},
 		"the response is truncated":             {fmt.Errorf("reading the response's body: %w", io.ErrUnexpectedEOF), false},
 		"the version expired":                   {apierrors.NewResourceExpired("too old"), true},
@@ -93,17 +93,17 @@ func TestRetryBackoff(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		most := []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, retryMax}
-		different := map[time.Duration]bool{}
+		maxPauses := []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, retryMax}
+		distinct := map[time.Duration]bool{}
 		for i, try := range tries[1:] {
-			pause, bound := try.Sub(tries[i]), most[min(i, len(most)-1)]
+			pause, bound := try.Sub(tries[i]), maxPauses[min(i, len(maxPauses)-1)]
 			if pause < bound/2 || pause > bound {
 				t.Errorf("pause %d is %v, want %v to %v", i+1, pause, bound/2, bound)
 			}
-			different[pause] = true
+			distinct[pause] = true
 		}
-		if len(different) < 50 {
-			t.Errorf("%d pauses have only %d lengths", len(tries)-1, len(different))
+		if len(distinct) < 50 {
+			t.Errorf("%d pauses have only %d lengths", len(tries)-1, len(distinct))
 		}
 	})
 }
@@ -114,7 +114,7 @@ func TestRetryStopsWithTheContext(t *testing.T) {
 		var rec recorder
 		tracker := newInterruptions(rec.options(slog.New(slog.DiscardHandler)))
 		api := responses{list: connectionRefused, watch: connectionRefused}
-		observed := tracker.observe("services", api.listWatch(), never)
+		observed := tracker.observe("services", api.listWatch(), neverExpected)
 		ended := make(chan error, 2)
 		go func() {
 			_, err := observed.ListWithContext(ctx, metav1.ListOptions{})
@@ -141,7 +141,7 @@ func TestRetryStopsWithTheContext(t *testing.T) {
 				t.Error("a request continues although its context has ended")
 			}
 		}
-		if diff := cmp.Diff([]string{"interrupted: services: " + connectionRefused.Error()}, rec.all()); diff != "" {
+		if diff := cmp.Diff([]string{"interrupted: services: " + connectionRefused.Error()}, rec.allCalls()); diff != "" {
 			t.Errorf("calls (-want +got):\n%s", diff)
 		}
 	})
@@ -173,14 +173,14 @@ func TestChangesArriveSoonAfterAnInterruption(t *testing.T) {
 				}
 				r := run(t, api.watcher)
 				time.Sleep(time.Minute)
-				if got := r.delivers("before"); got == test.fromStart {
+				if got := r.hasDelivered("before"); got == test.fromStart {
 					t.Fatalf("the state before the outage was delivered: %v", got)
 				}
 				services.fail()
 				time.Sleep(time.Hour)
 				services.put(keyedService("after", 2, "*"))
 				services.recover()
-				within(t, test.within, func() bool { return r.delivers("after") })
+				within(t, test.within, func() bool { return r.hasDelivered("after") })
 				synctest.Wait()
 				for _, want := range []string{"watch interrupted", "watch resumed"} {
 					if got := r.logged(want); got != 1 {
@@ -194,10 +194,10 @@ func TestChangesArriveSoonAfterAnInterruption(t *testing.T) {
 }
 
 // within asserts that a condition becomes true within a duration of synctest time.
-func within(t *testing.T, atMost time.Duration, holds func() bool) {
+func within(t *testing.T, atMost time.Duration, condition func() bool) {
 	t.Helper()
 	began := time.Now()
-	for ; !holds() && time.Since(began) < time.Hour; synctest.Wait() {
+	for ; !condition() && time.Since(began) < time.Hour; synctest.Wait() {
 		time.Sleep(tick)
 	}
 	if took := time.Since(began); took > atMost+2*tick {

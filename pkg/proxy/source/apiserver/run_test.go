@@ -44,11 +44,11 @@ type api struct {
 // tick is the interval in which a test checks conditions.
 const tick = 100 * time.Millisecond
 
-func newAPI(takes time.Duration, services ...corev1.Service) *api {
+func newAPI(listDuration time.Duration, services ...corev1.Service) *api {
 	version := metav1.ListMeta{ResourceVersion: "1"}
 	always := func(list runtime.Object) *cache.ListWatch { return serve(func() runtime.Object { return list }) }
 	a := &api{services: make(chan watch.Event)}
-	a.byKind = servesNothing()
+	a.byKind = emptyLists()
 	a.byKind[convert.Services] = always(&corev1.ServiceList{ListMeta: version, Items: services})
 	a.byKind[convert.ServiceCIDRs] = always(&networkingv1.ServiceCIDRList{ListMeta: version, Items: []networkingv1.ServiceCIDR{{
 		ObjectMeta: metav1.ObjectMeta{Name: "kubernetes", ResourceVersion: "1"},
@@ -67,7 +67,7 @@ func newAPI(takes time.Duration, services ...corev1.Service) *api {
 			select {
 			case <-ctx.Done():
 				return nil, ctx.Err()
-			case <-time.After(takes):
+			case <-time.After(listDuration):
 				return others.ListWithContext(ctx, options)
 			}
 		},
@@ -77,22 +77,22 @@ func newAPI(takes time.Duration, services ...corev1.Service) *api {
 				return nil, err
 			}
 			a.nodeWatches.Add(1)
-			return stopped{watched, sync.OnceFunc(func() { a.nodeWatches.Add(-1) })}, nil
+			return stoppableWatch{watched, sync.OnceFunc(func() { a.nodeWatches.Add(-1) })}, nil
 		},
 	}
 	return a
 }
 
-// stopped is a watch that calls a function when its client stops it.
-type stopped struct {
+// stoppableWatch is a watch that calls a function when its client stops it.
+type stoppableWatch struct {
 	watch.Interface
-	then func()
+	onStop func()
 }
 
 // Stop ends the watch.
-func (s stopped) Stop() {
+func (s stoppableWatch) Stop() {
 	s.Interface.Stop()
-	s.then()
+	s.onStop()
 }
 
 // watcher returns a Watcher of this API server.
@@ -155,8 +155,8 @@ func (r *running) delivered() []convert.Update {
 // count returns the number of updates.
 func (r *running) count() int { return len(r.delivered()) }
 
-// delivers reports whether an update so far had a Service.
-func (r *running) delivers(service string) bool {
+// hasDelivered reports whether an update so far had a Service.
+func (r *running) hasDelivered(service string) bool {
 	for _, update := range r.delivered() {
 		if update.Change.Services[nameOf(service)] != nil {
 			return true
@@ -206,8 +206,8 @@ func TestConstantEditsDoNotBlockOtherServices(t *testing.T) {
 	}
 }
 
-func startDuringAttack(t *testing.T, takes time.Duration) {
-	api := newAPI(takes, keyedService("attacker", 1, "evil.example/1"))
+func startDuringAttack(t *testing.T, listDuration time.Duration) {
+	api := newAPI(listDuration, keyedService("attacker", 1, "evil.example/1"))
 	r := run(t, api.watcher)
 	version := 2
 	attack := func(duration time.Duration) {
@@ -228,7 +228,7 @@ func startDuringAttack(t *testing.T, takes time.Duration) {
 	victim := keyedService("victim", version, rack)
 	api.services <- watch.Event{Type: watch.Added, Object: &victim}
 	attack(nodes.LabelTimeout + tick)
-	if !r.delivers("victim") {
+	if !r.hasDelivered("victim") {
 		t.Errorf("the Service of another user is blocked for more than %v", nodes.LabelTimeout)
 	}
 	attack(2 * onDemandIdleTimeout)
@@ -251,7 +251,7 @@ func TestOtherNodesAreWatchedWhileNeeded(t *testing.T) {
 			time.Sleep(pause)
 			synctest.Wait()
 		}
-		wants := func(what string, lists, watches int64) {
+		expect := func(what string, lists, watches int64) {
 			t.Helper()
 			if got := api.nodeLists.Load(); got != lists {
 				t.Errorf("%s: %d lists were started, want %d", what, got, lists)
@@ -261,19 +261,19 @@ func TestOtherNodesAreWatchedWhileNeeded(t *testing.T) {
 			}
 		}
 		edit("*", time.Minute)
-		wants("no Service needs them", 0, 0)
+		expect("no Service needs them", 0, 0)
 		edit(rack, time.Hour)
-		wants("a Service needs them", 1, 1)
+		expect("a Service needs them", 1, 1)
 		edit("*", onDemandIdleTimeout-tick)
-		wants("not needed for a moment", 1, 1)
+		expect("not needed for a moment", 1, 1)
 		edit(row, time.Hour)
-		wants("needed again", 1, 1)
+		expect("needed again", 1, 1)
 		edit("*", onDemandIdleTimeout+tick)
-		wants("no longer needed", 1, 0)
+		expect("no longer needed", 1, 0)
 		edit(rack, tick)
-		wants("needed again after that", 2, 1)
+		expect("needed again after that", 2, 1)
 		edit("*", onDemandIdleTimeout+tick)
-		wants("the idle timeout has doubled", 2, 1)
+		expect("the idle timeout has doubled", 2, 1)
 		for end := time.Now().Add(48 * time.Hour); time.Now().Before(end); { // a user who waits for the end of that time
 			edit(rack, tick)
 			for edit("*", tick); api.nodeWatches.Load() > 0; {
@@ -281,7 +281,7 @@ func TestOtherNodesAreWatchedWhileNeeded(t *testing.T) {
 				synctest.Wait()
 			}
 		}
-		wants("a user names a key whenever the watch has ended, for two days", 14, 0)
+		expect("a user names a key whenever the watch has ended, for two days", 14, 0)
 		r.end(t)
 	})
 }
@@ -289,10 +289,10 @@ func TestOtherNodesAreWatchedWhileNeeded(t *testing.T) {
 func TestRunReturnsAtOnceDuringAnOutage(t *testing.T) {
 	for _, outage := range []time.Duration{time.Second, 20 * time.Second, 5 * time.Minute} {
 		t.Run(outage.String(), func(t *testing.T) {
-			nobody := reserve.OnLoopback(t).String() // connections are refused
+			unusedAddr := reserve.OnLoopback(t).String() // connections are refused
 			synctest.Test(t, func(t *testing.T) {
 				r := run(t, func(options Options) *Watcher {
-					c, err := New(&rest.Config{Host: nobody}, options)
+					c, err := New(&rest.Config{Host: unusedAddr}, options)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -361,9 +361,9 @@ func TestStartWithForbiddenServiceCIDRs(t *testing.T) {
 func TestStartWaitsForFailingServiceCIDRs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI(time.Millisecond)
-		trouble := responses{list: apierrors.NewInternalError(context.DeadlineExceeded)}
-		trouble.watch = trouble.list
-		api.byKind[convert.ServiceCIDRs] = trouble.listWatch()
+		failing := responses{list: apierrors.NewInternalError(context.DeadlineExceeded)}
+		failing.watch = failing.list
+		api.byKind[convert.ServiceCIDRs] = failing.listWatch()
 		r := run(t, api.watcher)
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
@@ -384,12 +384,12 @@ func TestServiceIsDeliveredAfterListTimeout(t *testing.T) {
 		time.Sleep(nodes.LabelTimeout - tick)
 		api.services <- watch.Event{Type: watch.Added, Object: &second}
 		synctest.Wait()
-		if r.delivers("first") || r.delivers("second") {
+		if r.hasDelivered("first") || r.hasDelivered("second") {
 			t.Error("a Service was delivered before the list")
 		}
 		time.Sleep(2 * tick)
 		synctest.Wait()
-		if !r.delivers("first") || !r.delivers("second") {
+		if !r.hasDelivered("first") || !r.hasDelivered("second") {
 			t.Error("a Service is still blocked")
 		}
 		if got := r.logged("timed out listing other nodes"); got != 1 {
@@ -405,81 +405,81 @@ func TestServiceIsDeliveredAfterListTimeout(t *testing.T) {
 func TestAMissingResourceIsEmptyAndRequestedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI(time.Millisecond)
-		there := api.byKind[convert.ServiceCIDRs]
+		existing := api.byKind[convert.ServiceCIDRs]
 		missing := apierrors.NewNotFound(schema.GroupResource{Resource: "servicecidrs"}, "")
-		var isThere atomic.Bool
+		var exists atomic.Bool
 		var lists atomic.Int64
 		watching := make(chan watch.Event)
 		api.byKind[convert.ServiceCIDRs] = &cache.ListWatch{
 			ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-				if lists.Add(1); !isThere.Load() {
+				if lists.Add(1); !exists.Load() {
 					return nil, missing
 				}
-				return there.ListWithContext(ctx, options)
+				return existing.ListWithContext(ctx, options)
 			},
 			WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-				if !isThere.Load() {
+				if !exists.Load() {
 					return nil, missing
 				}
 				if options.SendInitialEvents != nil {
-					return there.WatchWithContext(ctx, options)
+					return existing.WatchWithContext(ctx, options)
 				}
 				return watch.NewProxyWatcher(watching), nil
 			},
 		}
-		running := run(t, api.watcher)
+		r := run(t, api.watcher)
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if got := running.count(); got != 1 {
+		if got := r.count(); got != 1 {
 			t.Errorf("%d updates were delivered, want only the first", got)
 		}
-		if got, most := lists.Load(), int64(time.Hour/missingResourceRetry)+1; got < most/2 || got > most {
-			t.Errorf("%d lists in an hour, want %d to %d", got, most/2, most)
+		if got, limit := lists.Load(), int64(time.Hour/missingResourceRetry)+1; got < limit/2 || got > limit {
+			t.Errorf("%d lists in an hour, want %d to %d", got, limit/2, limit)
 		}
-		isThere.Store(true)
+		exists.Store(true)
 		time.Sleep(2 * missingResourceRetry)
 		synctest.Wait()
-		if updates := running.delivered(); len(updates) != 2 || len(updates[1].Change.ServiceCIDRs) != 1 {
+		if updates := r.delivered(); len(updates) != 2 || len(updates[1].Change.ServiceCIDRs) != 1 {
 			t.Errorf("after it appeared: updates %v, want a second one with the range", updates)
 		}
-		if got := running.logged("watch interrupted"); got != 0 {
+		if got := r.logged("watch interrupted"); got != 0 {
 			t.Errorf("%d interruptions were logged, want none: a missing resource is not one", got)
 		}
 		// Another API server responds, which does not have the resource.
-		isThere.Store(false)
+		exists.Store(false)
 		close(watching)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if got := running.count(); got != 2 {
+		if got := r.count(); got != 2 {
 			t.Errorf("%d updates were delivered, want 2: the range stays active", got)
 		}
 		for text, want := range map[string]int{"has no ServiceCIDRs": 1, "watch interrupted": 1} {
-			if got := running.logged(text); got != want {
+			if got := r.logged(text); got != want {
 				t.Errorf("%q was logged %d times, want %d", text, got, want)
 			}
 		}
-		running.end(t)
+		r.end(t)
 	})
 }
 
 func TestFirstUpdateTimeoutStartsWithNodeList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const others, nodes = time.Minute, 3 * time.Second
-		api := newAPI(nodes, keyedService("web", 1, rack))
+		const sliceDelay, nodeDelay = time.Minute, 3 * time.Second
+		api := newAPI(nodeDelay, keyedService("web", 1, rack))
 		list := api.byKind[convert.EndpointSlices].ListWithContextFunc
 		api.byKind[convert.EndpointSlices].ListWithContextFunc = func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			time.Sleep(others)
+			time.Sleep(sliceDelay)
 			return list(ctx, options)
 		}
 		r := run(t, api.watcher)
-		time.Sleep(others + nodes/2)
+		time.Sleep(sliceDelay + nodeDelay/2)
 		synctest.Wait()
 		if got := r.count(); got != 0 {
 			t.Errorf("%d updates were delivered before the nodes were listed", got)
 		}
-		time.Sleep(nodes)
+		time.Sleep(nodeDelay)
 		synctest.Wait()
-		if !r.delivers("web") {
+		if !r.hasDelivered("web") {
 			t.Error("the Service was not delivered with the nodes")
 		}
 		r.end(t)

@@ -57,22 +57,22 @@ type deliveredState struct {
 	problems []model.Finding
 }
 
-func (s *deliveredState) take(update convert.Update) {
+func (s *deliveredState) apply(update convert.Update) {
 	s.Change = s.Change.Merge(update.Change)
 	s.problems = convert.SortProblems(slices.DeleteFunc(append(s.problems, update.NewProblems...), func(p model.Finding) bool {
 		return slices.Contains(update.ResolvedProblems, p)
 	}))
-	maps.DeleteFunc(s.Change.Services, func(_ model.ObjectName, now *model.Service) bool { return now == nil })
-	maps.DeleteFunc(s.Change.Slices, func(_ model.ObjectName, now *model.EndpointSlice) bool { return now == nil })
-	maps.DeleteFunc(s.Change.Nodes, func(_ string, now *model.Node) bool { return now == nil })
-	maps.DeleteFunc(s.Change.Demotions, func(_ model.DemotionKey, now *model.Demotion) bool { return now == nil })
+	maps.DeleteFunc(s.Change.Services, func(_ model.ObjectName, value *model.Service) bool { return value == nil })
+	maps.DeleteFunc(s.Change.Slices, func(_ model.ObjectName, value *model.EndpointSlice) bool { return value == nil })
+	maps.DeleteFunc(s.Change.Nodes, func(_ string, value *model.Node) bool { return value == nil })
+	maps.DeleteFunc(s.Change.Demotions, func(_ model.DemotionKey, value *model.Demotion) bool { return value == nil })
 }
 
 // processVersions processes versions of one object in sequence.
 type processVersions func(t *testing.T, view convert.View, kind *convert.Kind, versions ...convert.Object) deliveredState
 
 // viaAPIServer processes versions as the streams of a Watcher do.
-func viaAPIServer(t *testing.T, view convert.View, kind *convert.Kind, versions ...convert.Object) (now deliveredState) {
+func viaAPIServer(t *testing.T, view convert.View, kind *convert.Kind, versions ...convert.Object) (result deliveredState) {
 	t.Helper()
 	w := newWatcher(listWatches{}, Options{View: view, Log: slog.New(slog.DiscardHandler)})
 	w.state.nodes.AllLabels = true
@@ -94,15 +94,15 @@ func viaAPIServer(t *testing.T, view convert.View, kind *convert.Kind, versions 
 		}
 		w.state.wait(time.Hour) // the handoff to another proxy ends
 		update, _ := w.next(true)
-		now.take(update)
+		result.apply(update)
 	}
-	return now
+	return result
 }
 
 // viaFolder reads versions from a file.
-func viaFolder(t *testing.T, view convert.View, kind *convert.Kind, versions ...convert.Object) (now deliveredState) {
+func viaFolder(t *testing.T, view convert.View, kind *convert.Kind, versions ...convert.Object) (result deliveredState) {
 	t.Helper()
-	dir, read := t.TempDir(), manifests.Folder{View: view}
+	dir, folder := t.TempDir(), manifests.Folder{View: view}
 	write := func(file string, kind *convert.Kind, object convert.Object) {
 		object.GetObjectKind().SetGroupVersionKind(kind.Group.WithKind(kind.Name))
 		text, err := json.Marshal(object)
@@ -118,13 +118,13 @@ func viaFolder(t *testing.T, view convert.View, kind *convert.Kind, versions ...
 	}
 	for _, version := range versions {
 		write("object.json", kind, version)
-		update, err := read.Load(dir)
+		update, err := folder.Load(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
-		now.take(update)
+		result.apply(update)
 	}
-	return now
+	return result
 }
 
 // objectsOf returns objects of a kind for which its settings have a meaning.
@@ -161,22 +161,22 @@ func objectsOf(kind *convert.Kind) map[string]func() convert.Object {
 	return nil
 }
 
-// with returns an object with a value of a setting.
-func with(object convert.Object, setting convert.Setting, value string) convert.Object {
+// withSetting returns an object with a value of a setting.
+func withSetting(object convert.Object, setting convert.Setting, value string) convert.Object {
 	get, set := object.GetLabels, object.SetLabels
 	if setting.IsAnnotation {
 		get, set = object.GetAnnotations, object.SetAnnotations
 	}
-	now := maps.Clone(get())
-	if now == nil {
-		now = map[string]string{}
+	entries := maps.Clone(get())
+	if entries == nil {
+		entries = map[string]string{}
 	}
-	now[setting.Key] = value
-	set(now)
+	entries[setting.Key] = value
+	set(entries)
 	return object
 }
 
-func without(object convert.Object, setting convert.Setting) convert.Object {
+func withoutSetting(object convert.Object, setting convert.Setting) convert.Object {
 	labels, annotations := maps.Clone(object.GetLabels()), maps.Clone(object.GetAnnotations())
 	delete(labels, setting.Key)
 	delete(annotations, setting.Key)
@@ -185,8 +185,8 @@ func without(object convert.Object, setting convert.Setting) convert.Object {
 	return object
 }
 
-// equate compares the fields that affect decisions. TriggeredAt only affects a metric.
-var equate = cmp.Options{
+// equateDecisions compares the fields that affect decisions. TriggeredAt only affects a metric.
+var equateDecisions = cmp.Options{
 	cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}), cmpopts.IgnoreFields(model.EndpointSlice{}, "TriggeredAt"),
 }
 
@@ -226,20 +226,20 @@ func expectSetting(
 	t *testing.T, view convert.View, kind *convert.Kind, setting convert.Setting, source processVersions, object func() convert.Object,
 ) {
 	t.Helper()
-	try, known := valuesOf[setting.Key]
+	tested, known := valuesOf[setting.Key]
 	if !known {
 		if slices.ContainsFunc(kind.Settings, func(s convert.Setting) bool { return s.Key == setting.Key }) {
 			t.Fatal("no test values for this setting")
 		}
-		try = values{good: "one", bad: []string{"two words", strings.Repeat("x", 64)}}
+		tested = values{good: "one", bad: []string{"two words", strings.Repeat("x", 64)}}
 	}
-	for _, bad := range try.bad {
-		fresh := source(t, view, kind, with(object(), setting, bad))
-		running := source(t, view, kind, with(object(), setting, try.good), with(object(), setting, bad))
-		if diff := cmp.Diff(fresh, running, equate, cmp.AllowUnexported(deliveredState{})); diff != "" {
+	for _, bad := range tested.bad {
+		fresh := source(t, view, kind, withSetting(object(), setting, bad))
+		running := source(t, view, kind, withSetting(object(), setting, tested.good), withSetting(object(), setting, bad))
+		if diff := cmp.Diff(fresh, running, equateDecisions, cmp.AllowUnexported(deliveredState{})); diff != "" {
 			t.Errorf("%q: a running proxy differs from a starting one (-starting +running):\n%s", bad, diff)
 		}
-		if try.isNeverWrong {
+		if tested.isNeverWrong {
 			continue
 		}
 		if len(fresh.problems) == 0 && !isMeaningless(setting.Key, object()) {
@@ -248,30 +248,30 @@ func expectSetting(
 		if !slices.ContainsFunc(fresh.problems, func(p model.Finding) bool { return p.Code.IsInvalidInput() }) {
 			continue // the value already accounts for invalid annotations of a served Service
 		}
-		absent := source(t, view, kind, without(object(), setting))
+		absent := source(t, view, kind, withoutSetting(object(), setting))
 		wantAbsent(t, bad, setting.Key, fresh, absent)
 	}
 }
 
 // isMeaningless reports whether an annotation has no meaning on an object: on a headless Service all except topology
 // keys.
-func isMeaningless(annotation string, given convert.Object) bool {
-	service, isService := given.(*corev1.Service)
+func isMeaningless(annotation string, object convert.Object) bool {
+	service, isService := object.(*corev1.Service)
 	return isService && service.Spec.ClusterIP == corev1.ClusterIPNone && annotation != policy.TopologyKeysAnnotation
 }
 
 // wantAbsent asserts that an object with an invalid value is used as if it had none.
-func wantAbsent(t *testing.T, bad, key string, wrong, absent deliveredState) {
+func wantAbsent(t *testing.T, bad, key string, got, absent deliveredState) {
 	t.Helper()
-	for _, problem := range wrong.problems {
+	for _, problem := range got.problems {
 		if problem.IsRejection() {
 			t.Errorf("%q: the object is rejected: %s", bad, problem)
 		}
 	}
-	for _, node := range wrong.Change.Nodes {
+	for _, node := range got.Change.Nodes {
 		delete(node.Labels, key) // code that reads the label handles invalid values
 	}
-	if diff := cmp.Diff(absent.Change, wrong.Change, equate); diff != "" {
+	if diff := cmp.Diff(absent.Change, got.Change, equateDecisions); diff != "" {
 		t.Errorf("%q does not count as absent (-want +got):\n%s", bad, diff)
 	}
 }

@@ -81,7 +81,7 @@ func TestNewDemandPublisherBlocksNothing(t *testing.T) {
 }
 
 func TestUnavailableDemandDoesNotBlock(t *testing.T) {
-	for name, happens := range map[string]func(*testState){
+	for name, event := range map[string]func(*testState){
 		"there is no publisher":   withLeaseState(model.DemandUnavailable),
 		"the kind does not exist": func(w *testState) { w.setDemandLease(model.DemandActive); w.markUnavailable(convert.ServiceDemands) },
 		"listing is forbidden":    func(w *testState) { w.setDemandLease(model.DemandStale); w.markUnavailable(convert.ServiceDemands) },
@@ -90,7 +90,7 @@ func TestUnavailableDemandDoesNotBlock(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			runStepsOn(t, newTestStateWithNodes(),
 				step{"the Service is blocked", func(w *testState) { w.measured("web", 80); w.nodes.StartMeasuredTimeout(w.now) }, ""},
-				step{name, happens, "service/web:80 unpublished"},
+				step{name, event, "service/web:80 unpublished"},
 				step{"objects arrive", func(w *testState) {
 					w.setDemandLease(model.DemandActive)
 					demandList(demandObject("web", 1))(w)
@@ -103,7 +103,7 @@ func TestUnavailableDemandDoesNotBlock(t *testing.T) {
 // A Service may wait for the nodes and for measured demand together.
 func TestDemandWaitHasTheSameTimeout(t *testing.T) {
 	waited := 0
-	pass := func(duration time.Duration) func(*testState) {
+	advance := func(duration time.Duration) func(*testState) {
 		return func(w *testState) {
 			w.now = w.now.Add(duration)
 			_, waited = w.expire()
@@ -117,13 +117,13 @@ func TestDemandWaitHasTheSameTimeout(t *testing.T) {
 			w.nodes.StartMeasuredTimeout(w.now)
 		}, ""},
 		step{"nodes are known", func(w *testState) { w.list() }, ""},
-		step{"not yet", pass(nodes.LabelTimeout - 1), ""},
+		step{"not yet", advance(nodes.LabelTimeout - 1), ""},
 		step{"a change does not extend the timeout", func(w *testState) { w.measured("web", 81) }, ""},
 	)
-	if at, some := w.next(); !some || !at.Equal(w.now.Add(1)) {
-		t.Errorf("next deadline %v, %v", at, some)
+	if at, ok := w.next(); !ok || !at.Equal(w.now.Add(1)) {
+		t.Errorf("next deadline %v, %v", at, ok)
 	}
-	runStepsOn(t, w, step{"the timeout", pass(1), "service/web:81"})
+	runStepsOn(t, w, step{"the timeout", advance(1), "service/web:81"})
 	if waited != 1 {
 		t.Errorf("%d Services timed out, want 1", waited)
 	}
@@ -132,7 +132,7 @@ func TestDemandWaitHasTheSameTimeout(t *testing.T) {
 		step{"a Lease alone has no effect", withLeaseState(model.DemandActive), ""},
 		step{"objects arrive", demandList(demandObject("web", 1)), "counts demand/web:1"},
 	)
-	if at, some := w.next(); some {
+	if at, ok := w.next(); ok {
 		t.Errorf("there is a deadline at %v", at)
 	}
 	runStepsOn(t, newTestState(),

@@ -30,10 +30,10 @@ func (s *state) startHandoff(key convert.ObjectKey, uid string) (staysActive boo
 	}
 	s.handoffs.Schedule(key, s.now.Add(handoffDelay))
 	if service, isService := last.value.(*model.Service); isService && service.HealthCheckNodePort != 0 {
-		unchecked := *service
-		unchecked.HealthCheckNodePort = 0
-		s.objects[key.Kind][key.Name] = storedObject{uid, &unchecked}
-		s.decide(key, &unchecked)
+		withoutPort := *service
+		withoutPort.HealthCheckNodePort = 0
+		s.objects[key.Kind][key.Name] = storedObject{uid, &withoutPort}
+		s.decide(key, &withoutPort)
 	}
 	return true
 }

@@ -95,8 +95,8 @@ func TestChangingKeysCostsNothing(t *testing.T) {
 			t.Fatalf("edit %d delivers %q, want only the Service", i, got)
 		}
 	}
-	if at, some := w.next(); some || len(w.blocked) != 0 {
-		t.Errorf("%d Services are blocked, next deadline %v, %v", len(w.blocked), at, some)
+	if at, ok := w.next(); ok || len(w.blocked) != 0 {
+		t.Errorf("%d Services are blocked, next deadline %v, %v", len(w.blocked), at, ok)
 	}
 	w.service("victim", 80, rack)
 	if got, want := w.delivered(), "node/n1{rack=1} service/victim:80"; got != want {

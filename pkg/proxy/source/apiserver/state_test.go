@@ -88,17 +88,19 @@ func TestServiceCIDRsAreDelivered(t *testing.T) {
 
 // Objects that the list lacks are removed, as after an outage. All of it is one change.
 func TestListReplacesTheState(t *testing.T) {
-	of := func(name string, port uint16) *object {
+	newObject := func(name string, port uint16) *object {
 		return &object{name: nameOf(name), value: &model.Service{Name: nameOf(name), Ports: []model.ServicePort{{Port: port}}}}
 	}
 	bad := &object{name: nameOf("bad"), rejected: []model.Finding{problem("bad", "why")}}
 	ignored := &object{name: nameOf("not ours"), ignored: []model.Finding{problem("not ours", "why")}}
 	runSteps(t,
 		step{"a list", func(w *testState) {
-			w.replace(convert.Services, []*object{of("a", 1), of("b", 1), of("c", 1), bad, ignored})
+			w.replace(convert.Services, []*object{newObject("a", 1), newObject("b", 1), newObject("c", 1), bad, ignored})
 		},
 			"service/a:1 service/b:1 service/c:1"},
-		step{"another one", func(w *testState) { w.replace(convert.Services, []*object{of("b", 1), of("c", 2), of("d", 1)}) },
+		step{"another one", func(w *testState) {
+			w.replace(convert.Services, []*object{newObject("b", 1), newObject("c", 2), newObject("d", 1)})
+		},
 			"-service/a service/c:2 service/d:1"},
 		step{"no problems remain", func(w *testState) {
 			if len(w.problems) > 0 {
@@ -111,31 +113,31 @@ func TestListReplacesTheState(t *testing.T) {
 
 func TestThisNodeIsDeliveredWithTheLabelsInUse(t *testing.T) {
 	zone := string(policy.Zone)
-	own := func(labels map[string]string) func(*testState) {
+	putSelf := func(labels map[string]string) func(*testState) {
 		return func(w *testState) { w.put(convert.Nodes, nodeObject("self", labels)) }
 	}
 	runSteps(t,
-		step{"it is added", own(map[string]string{zone: "a", rack: "1", "x": "y"}), "node/self{zone=a}"},
-		step{"a label that no Service uses changes", own(map[string]string{zone: "a", rack: "2", "x": "z"}), ""},
-		step{"the zone changes", own(map[string]string{zone: "b", rack: "2"}), "node/self{zone=b}"},
+		step{"it is added", putSelf(map[string]string{zone: "a", rack: "1", "x": "y"}), "node/self{zone=a}"},
+		step{"a label that no Service uses changes", putSelf(map[string]string{zone: "a", rack: "2", "x": "z"}), ""},
+		step{"the zone changes", putSelf(map[string]string{zone: "b", rack: "2"}), "node/self{zone=b}"},
 		step{"a Service names another label", func(w *testState) { w.service("web", 80, rack); w.list() }, "node/self{rack=2,zone=b} service/web:80"},
-		step{"that label changes", own(map[string]string{zone: "b", rack: "3"}), "node/self{rack=3,zone=b}"},
+		step{"that label changes", putSelf(map[string]string{zone: "b", rack: "3"}), "node/self{rack=3,zone=b}"},
 		step{"no Service names it", func(w *testState) { w.service("web", 80) }, "service/web:80"},
-		step{"that label changes", own(map[string]string{zone: "b", rack: "4"}), ""},
+		step{"that label changes", putSelf(map[string]string{zone: "b", rack: "4"}), ""},
 		step{"it is named again", func(w *testState) { w.service("web", 80, rack) }, "node/self{rack=4,zone=b} service/web:80"},
 		step{"it is deleted", func(w *testState) { w.remove(convert.Nodes, model.ObjectName{Name: "self"}) }, "-node/self"},
-		step{"it is added again", own(map[string]string{zone: "b", rack: "3"}), "node/self{rack=3,zone=b}"},
+		step{"it is added again", putSelf(map[string]string{zone: "b", rack: "3"}), "node/self{rack=3,zone=b}"},
 	)
 }
 
 func TestProblemsAreDeliveredSortedAndWhenTheyChange(t *testing.T) {
 	w := newTestState()
 	type problems []model.Finding
-	expect := func(what string, refused, putRight problems) {
+	expect := func(what string, added, resolved problems) {
 		t.Helper()
 		update, isNew := w.takeUpdate()
-		got, want := [2]problems{update.NewProblems, update.ResolvedProblems}, [2]problems{refused, putRight}
-		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" || isNew != (len(refused)+len(putRight) > 0) {
+		got, want := [2]problems{update.NewProblems, update.ResolvedProblems}, [2]problems{added, resolved}
+		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" || isNew != (len(added)+len(resolved) > 0) {
 			t.Errorf("%s: changed: %v; newly rejected, and resolved (-want +got):\n%s", what, isNew, diff)
 		}
 	}

@@ -18,16 +18,16 @@ import (
 
 // topologySlice returns a TopologySlice that describes nodes by their racks.
 func topologySlice(name string, keys []policy.Key, racks map[string]string) *object {
-	described := &model.TopologySlice{Keys: keys, Nodes: map[string]*model.Node{}}
+	slice := &model.TopologySlice{Keys: keys, Nodes: map[string]*model.Node{}}
 	for node, value := range racks {
-		described.Nodes[node] = &model.Node{Name: node, Labels: map[string]string{string(rack): value}}
+		slice.Nodes[node] = &model.Node{Name: node, Labels: map[string]string{string(rack): value}}
 	}
-	return &object{name: model.ObjectName{Name: name}, value: described}
+	return &object{name: model.ObjectName{Name: name}, value: slice}
 }
 
 func serviceOf(name string, keys ...policy.Key) *object {
-	full := model.ObjectName{Namespace: "default", Name: name}
-	return &object{name: full, value: &model.Service{Name: full, Topology: policy.Topology{Keys: append(keys, policy.AnyNode)}}}
+	fullName := model.ObjectName{Namespace: "default", Name: name}
+	return &object{name: fullName, value: &model.Service{Name: fullName, Topology: policy.Topology{Keys: append(keys, policy.AnyNode)}}}
 }
 
 // delivered returns the Services that a state delivers, by name.
@@ -49,8 +49,8 @@ type rackState struct {
 
 func newRackState() rackState { return rackState{newState("node-0"), map[string]string{}} }
 
-// now takes the update, and returns the racks.
-func (r rackState) now() map[string]string {
+// takeRacks takes the update, and returns the racks.
+func (r rackState) takeRacks() map[string]string {
 	update, _ := r.takeUpdate()
 	for name, node := range update.Change.Nodes {
 		if delete(r.racks, name); node != nil {
@@ -66,45 +66,45 @@ func TestNodesAreMergedFromAllSlices(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		s := newRackState()
 		s.put(convert.Services, serviceOf("racked", rack))
-		now := map[string]map[string]string{}
+		current := map[string]map[string]string{}
 		for step := range 30 {
 			name := fmt.Sprint("slice-", random.IntN(4))
 			switch random.IntN(6) {
 			case 0:
-				delete(now, name)
+				delete(current, name)
 				s.remove(convert.TopologySlices, model.ObjectName{Name: name})
 			case 1: // a complete list
 				var all []*object
-				now = map[string]map[string]string{}
+				current = map[string]map[string]string{}
 				for range random.IntN(4) {
 					name := fmt.Sprint("slice-", random.IntN(4))
-					if now[name] == nil {
-						now[name] = someRacks(random)
-						all = append(all, topologySlice(name, []policy.Key{rack}, now[name]))
+					if current[name] == nil {
+						current[name] = randomRacks(random)
+						all = append(all, topologySlice(name, []policy.Key{rack}, current[name]))
 					}
 				}
 				s.replace(convert.TopologySlices, all)
 			default:
-				now[name] = someRacks(random)
-				s.put(convert.TopologySlices, topologySlice(name, []policy.Key{rack}, now[name]))
+				current[name] = randomRacks(random)
+				s.put(convert.TopologySlices, topologySlice(name, []policy.Key{rack}, current[name]))
 			}
 			s.wait(nodes.NodeRetention)
 			want := map[string]string{}
-			for _, name := range slices.Backward(slices.Sorted(maps.Keys(now))) {
-				maps.Copy(want, now[name])
+			for _, name := range slices.Backward(slices.Sorted(maps.Keys(current))) {
+				maps.Copy(want, current[name])
 			}
 			if s.nodes.SliceNodeCount() != len(want) {
 				t.Fatalf("seed %d, step %d: %d nodes are described, want %d", seed, step, s.nodes.SliceNodeCount(), len(want))
 			}
 			delete(want, "node-0") // described by its own Node
-			if diff := cmp.Diff(want, s.now()); diff != "" {
+			if diff := cmp.Diff(want, s.takeRacks()); diff != "" {
 				t.Fatalf("seed %d, step %d: nodes (-want +got):\n%s", seed, step, diff)
 			}
 		}
 	}
 }
 
-func someRacks(random *rand.Rand) map[string]string {
+func randomRacks(random *rand.Rand) map[string]string {
 	racks := map[string]string{}
 	for range random.IntN(5) {
 		racks[fmt.Sprint("node-", random.IntN(8))] = fmt.Sprint("rack-", random.IntN(3))
@@ -122,7 +122,7 @@ func TestNodeRetentionAfterSliceDeletion(t *testing.T) {
 	})
 	check := func(what string, want map[string]string) {
 		t.Helper()
-		if diff := cmp.Diff(want, s.now()); diff != "" {
+		if diff := cmp.Diff(want, s.takeRacks()); diff != "" {
 			t.Errorf("%s: nodes (-want +got):\n%s", what, diff)
 		}
 	}
@@ -191,7 +191,7 @@ func TestSourceSwitchKeepsNodes(t *testing.T) {
 	want := map[string]string{"node-1": "r1", "node-2": "r2"}
 	check := func(what string) {
 		t.Helper()
-		if diff := cmp.Diff(want, s.now()); diff != "" {
+		if diff := cmp.Diff(want, s.takeRacks()); diff != "" {
 			t.Errorf("%s: nodes (-want +got):\n%s", what, diff)
 		}
 	}
@@ -212,28 +212,28 @@ func TestSourceSwitchKeepsNodes(t *testing.T) {
 }
 
 func sourceFrom(kinds ...*convert.Kind) *source {
-	var from source
+	var result source
 	for _, kind := range kinds {
-		from.requests = append(from.requests, resourceRequest{kind: kind})
+		result.requests = append(result.requests, resourceRequest{kind: kind})
 	}
-	return &from
+	return &result
 }
 
 // The lists may come in any order, and count when all are complete.
 func TestNodesAreMergedFromProxiesAndLabelledNodes(t *testing.T) {
 	slice := func(zones map[string]string) *object {
-		described := &model.TopologySlice{Keys: append([]policy.Key{policy.Zone}, policy.DemandLabels[:]...), Nodes: map[string]*model.Node{}}
+		content := &model.TopologySlice{Keys: append([]policy.Key{policy.Zone}, policy.DemandLabels[:]...), Nodes: map[string]*model.Node{}}
 		for node, zone := range zones {
-			described.Nodes[node] = &model.Node{Name: node, Labels: map[string]string{string(policy.Zone): zone}}
+			content.Nodes[node] = &model.Node{Name: node, Labels: map[string]string{string(policy.Zone): zone}}
 		}
-		return &object{name: model.ObjectName{Namespace: "kube-system", Name: "proxies-1"}, value: described}
+		return &object{name: model.ObjectName{Namespace: "kube-system", Name: "proxies-1"}, value: content}
 	}
 	demand := nodeObject("n1", map[string]string{policy.DemandLabel: "7"})
 	controlPlane := nodeObject("n2", map[string]string{policy.ControlPlaneLabel: "", policy.NoBalancersLabel: ""})
-	elsewhere := nodeObject("n9", map[string]string{policy.DemandLabel: "3"}) // without a proxy: its zone is unknown
+	withoutProxy := nodeObject("n9", map[string]string{policy.DemandLabel: "3"}) // without a proxy: its zone is unknown
 	lists := map[*convert.Kind][]*object{
 		convert.ProxySlices:       {slice(map[string]string{"n0": "a", "n1": "a", "n2": "b"})},
-		convert.NodesWithDemand:   {demand, elsewhere},
+		convert.NodesWithDemand:   {demand, withoutProxy},
 		convert.ControlPlaneNodes: {controlPlane},
 	}
 	kinds := []*convert.Kind{convert.ProxySlices, convert.NodesWithDemand, convert.ControlPlaneNodes}
@@ -241,8 +241,8 @@ func TestNodesAreMergedFromProxiesAndLabelledNodes(t *testing.T) {
 		w := &testState{newState("n0")}
 		w.bounded(80)
 		w.switchSource(sourceFrom(kinds...))
-		for _, at := range order[:2] {
-			w.replace(kinds[at], lists[kinds[at]])
+		for _, i := range order[:2] {
+			w.replace(kinds[i], lists[kinds[i]])
 			if got := w.delivered(); got != "" {
 				t.Errorf("order %v: delivered %s before all lists are complete", order, got)
 			}
@@ -291,11 +291,11 @@ func TestNodeWithoutProxyExpires(t *testing.T) {
 	w.bounded(80)
 	w.switchSource(sourceFrom(convert.ProxySlices))
 	slice := func(nodes ...string) *object {
-		described := &model.TopologySlice{Keys: []policy.Key{policy.Zone}, Nodes: map[string]*model.Node{}}
+		content := &model.TopologySlice{Keys: []policy.Key{policy.Zone}, Nodes: map[string]*model.Node{}}
 		for _, node := range nodes {
-			described.Nodes[node] = &model.Node{Name: node, Labels: map[string]string{}}
+			content.Nodes[node] = &model.Node{Name: node, Labels: map[string]string{}}
 		}
-		return &object{name: model.ObjectName{Name: "proxies-1"}, value: described}
+		return &object{name: model.ObjectName{Name: "proxies-1"}, value: content}
 	}
 	w.replace(convert.ProxySlices, []*object{slice("n1", "n2", "n3")})
 	w.wait(nodes.LabelTimeout) // for the demand of nodes, which no object states here

@@ -114,11 +114,11 @@ func (s *resourceStream) isMissing(err error) bool {
 }
 
 // markUnavailable treats the resource as one without objects, and logs the reason once.
-func (s *resourceStream) markUnavailable(ctx context.Context, level slog.Level, why string) {
+func (s *resourceStream) markUnavailable(ctx context.Context, level slog.Level, message string) {
 	select {
 	case <-s.listed:
 	default:
-		s.watcher.options.Log.Log(ctx, level, why)
+		s.watcher.options.Log.Log(ctx, level, message)
 		s.change(func(state *state) { state.markUnavailable(s.kind) })
 		s.closeListed()
 	}

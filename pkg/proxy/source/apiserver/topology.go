@@ -107,7 +107,7 @@ func (w *Watcher) chooseSource(ctx context.Context, active *source) *source {
 	default:
 		return &nodes
 	}
-	isActive := func(one source) bool { return active != nil && active.resource == one.resource }
+	isActive := func(candidate source) bool { return active != nil && active.resource == candidate.resource }
 	err := w.topologyPublisher.read(ctx)
 	switch {
 	case err == nil && w.topologyPublisher.IsFresh(w.topologyPublisher.For):

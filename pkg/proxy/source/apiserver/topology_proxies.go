@@ -30,10 +30,10 @@ type proxySlices struct {
 
 	// labelsNeededAt is the last time at which a Service needed labels other than zones; zero if none has.
 	labelsNeededAt time.Time
-	// checked is when coverNodes was determined, and nodes is the number of Nodes at that time; zero if it was not
+	// checkedAt is when coverNodes was determined, and nodes is the number of Nodes at that time; zero if it was not
 	// determined yet.
-	checked    time.Time
-	nodes      int
+	checkedAt  time.Time
+	nodeCount  int
 	coverNodes bool
 }
 
@@ -49,8 +49,8 @@ func (w *Watcher) proxiesCoverNodes(ctx context.Context, isActive bool) bool {
 	if p.service.Name == "" || !p.labelsNeededAt.IsZero() && now.Sub(p.labelsNeededAt) < labelIdleTimeout {
 		return false
 	}
-	areMissing := isActive && !isNearlyAll(known, p.nodes) // for example if the Service was deleted
-	if !p.checked.IsZero() && now.Sub(p.checked) < proxyCheckInterval && !areMissing {
+	proxiesMissing := isActive && !isNearlyAll(known, p.nodeCount) // for example if the Service was deleted
+	if !p.checkedAt.IsZero() && now.Sub(p.checkedAt) < proxyCheckInterval && !proxiesMissing {
 		return p.coverNodes
 	}
 	nodes, err := w.countNodes(ctx)
@@ -58,7 +58,7 @@ func (w *Watcher) proxiesCoverNodes(ctx context.Context, isActive bool) bool {
 		known, err = p.count(ctx)
 	}
 	if err == nil {
-		p.checked, p.nodes, p.coverNodes = now, nodes, isNearlyAll(known, nodes)
+		p.checkedAt, p.nodeCount, p.coverNodes = now, nodes, isNearlyAll(known, nodes)
 	}
 	return p.coverNodes
 }

@@ -36,16 +36,16 @@ func readUnicast(path *field.Path, text string) (netip.Addr, field.ErrorList) {
 	if len(errs) > 0 {
 		return netip.Addr{}, errs
 	}
-	if reason := notUnicast(addr); reason != "" {
+	if reason := notUnicastReason(addr); reason != "" {
 		return netip.Addr{}, field.ErrorList{field.Invalid(path, text, reason)}
 	}
 	return addr, nil
 }
 
-// notUnicast returns the reason why an address is not that of one machine; empty if it is. A loopback endpoint would
+// notUnicastReason returns the reason why an address is not that of one machine; empty if it is. A loopback endpoint would
 // direct every pod to the node's own private services, and a Service with a loopback, multicast or broadcast address
 // would capture the nodes' traffic to themselves and to each other.
-func notUnicast(addr netip.Addr) string {
+func notUnicastReason(addr netip.Addr) string {
 	switch {
 	case addr.IsUnspecified():
 		return "may not be unspecified (0.0.0.0 or ::)"
@@ -81,8 +81,8 @@ func checkFamily(path *field.Path, addr netip.Addr, want model.Family, source st
 	return field.ErrorList{field.Invalid(path, addr.String(), fmt.Sprintf("must be an %s address to match %s", want, source))}
 }
 
-// firstOfEach returns the first item of each family, in their order.
-func firstOfEach[T any](items []T, familyOf func(T) model.Family) []T {
+// firstOfEachFamily returns the first item of each family, in their order.
+func firstOfEachFamily[T any](items []T, familyOf func(T) model.Family) []T {
 	var first []T
 	seen := make(map[model.Family]bool)
 	for _, item := range items {

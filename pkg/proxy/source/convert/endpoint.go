@@ -43,7 +43,7 @@ func readEndpointAddress(entryPath func() *field.Path, family model.Family, text
 	if len(texts) == 0 {
 		return netip.Addr{}, field.ErrorList{field.Required(path(), "must contain at least 1 address")}
 	}
-	if addr, ok := parseAddress(texts[0]); ok && notUnicast(addr) == "" && model.FamilyOf(addr) == family {
+	if addr, ok := parseAddress(texts[0]); ok && notUnicastReason(addr) == "" && model.FamilyOf(addr) == family {
 		return addr, nil
 	}
 	addr, errs := readUnicast(path().Index(0), texts[0])
@@ -90,16 +90,16 @@ func isTrue(condition *bool, defaultValue bool) bool {
 // nameRule is a rule for valid names.
 type nameRule struct {
 	check func(name string) []string
-	// isPlain reports whether a name certainly follows the rule. The library's checks are regular expressions: they take
+	// isSimple reports whether a name certainly follows the rule. The library's checks are regular expressions: they take
 	// 0.8 us for a node and a zone, which was two thirds of the time for an endpoint.
-	isPlain func(name string) bool
+	isSimple func(name string) bool
 }
 
 // The rules. A hostname is a label of a DNS name: one with a dot would be several.
 var (
 	subdomain  = nameRule{validation.IsDNS1123Subdomain, isSimpleName}
 	labelValue = nameRule{validation.IsValidLabelValue, isSimpleName}
-	dnsLabel   = nameRule{validation.IsDNS1123Label, isPlainLabel}
+	dnsLabel   = nameRule{validation.IsDNS1123Label, isSimpleLabel}
 )
 
 // readName reads a name of an endpoint, or of its node or zone; empty if it is not set or invalid. The API server
@@ -108,7 +108,7 @@ func readName(entryPath func() *field.Path, child string, name *string, rule nam
 	switch {
 	case name == nil || *name == "":
 		return ""
-	case rule.isPlain(*name):
+	case rule.isSimple(*name):
 		return *name
 	}
 	if rejected := invalid(entryPath().Child(child), *name, rule.check(*name)); len(rejected) > 0 {
@@ -122,24 +122,24 @@ func readName(entryPath func() *field.Path, child string, name *string, rule nam
 // lower-case letters, digits, dashes and dots, each part between dots begins and ends with a letter or digit, and it is
 // no longer than a label's value may be.
 func isSimpleName(name string) bool {
-	inside := false // the previous byte is a letter or digit
+	afterAlphanumeric := false // the previous byte is a letter or digit
 	for i := range len(name) {
 		switch c := name[i]; {
 		case 'a' <= c && c <= 'z', '0' <= c && c <= '9':
-			inside = true
+			afterAlphanumeric = true
 		case c == '-' && i > 0 && name[i-1] != '.':
-			inside = false
-		case c == '.' && inside:
-			inside = false
+			afterAlphanumeric = false
+		case c == '.' && afterAlphanumeric:
+			afterAlphanumeric = false
 		default:
 			return false
 		}
 	}
-	return inside && len(name) <= validation.LabelValueMaxLength
+	return afterAlphanumeric && len(name) <= validation.LabelValueMaxLength
 }
 
-// isPlainLabel reports whether a name is certainly a valid label of a DNS name.
-func isPlainLabel(name string) bool { return isSimpleName(name) && !strings.Contains(name, ".") }
+// isSimpleLabel reports whether a name is certainly a valid label of a DNS name.
+func isSimpleLabel(name string) bool { return isSimpleName(name) && !strings.Contains(name, ".") }
 
 // readHints reads the nodes and zones for which an endpoint is hinted. The empty zone is a hint like any other: it
 // means the nodes that have no zone, as in kube-proxy.

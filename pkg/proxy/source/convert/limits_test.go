@@ -68,13 +68,13 @@ func TestExcessPartsOfServiceAreSkipped(t *testing.T) {
 			for _, ip := range addressesFrom("2001:db8::1", test.ranges6) {
 				service.Spec.LoadBalancerSourceRanges = append(service.Spec.LoadBalancerSourceRanges, ip+"/128")
 			}
-			read, errs := convert.Service(service, convert.View{})
+			converted, errs := convert.Service(service, convert.View{})
 			if len(errs) > 0 {
 				t.Fatal(errs.ToAggregate())
 			}
-			got := counts{len(read.Ports), len(read.ExternalIPs), len(read.LoadBalancerIPs), len(read.SourceRanges), len(read.Findings)}
+			got := counts{len(converted.Ports), len(converted.ExternalIPs), len(converted.LoadBalancerIPs), len(converted.SourceRanges), len(converted.Findings)}
 			if got != test.want {
-				t.Errorf("got %+v, want %+v: %v", got, test.want, read.Findings)
+				t.Errorf("got %+v, want %+v: %v", got, test.want, converted.Findings)
 			}
 		})
 	}

@@ -11,22 +11,22 @@ import (
 // Messages returns a sentence for each finding. A field of a newer Kubernetes that many objects have is reported once,
 // for the first of them.
 func Messages(findings []model.Finding) []string {
-	type sort struct{ kind, field string }
-	sortOf := func(finding model.Finding) sort {
-		return sort{finding.Kind, indexPattern.ReplaceAllString(finding.Field, "[]")}
+	type fieldKey struct{ kind, field string }
+	fieldKeyOf := func(finding model.Finding) fieldKey {
+		return fieldKey{finding.Kind, indexPattern.ReplaceAllString(finding.Field, "[]")}
 	}
-	objects := map[sort]int{}
+	counts := map[fieldKey]int{}
 	for _, finding := range findings {
 		if finding.Reason == manifest.ForeignField {
-			objects[sortOf(finding)]++
+			counts[fieldKeyOf(finding)]++
 		}
 	}
 	var sentences []string
 	for _, finding := range findings {
 		sentence := finding.String()
 		if finding.Reason == manifest.ForeignField {
-			others := objects[sortOf(finding)] - 1
-			delete(objects, sortOf(finding))
+			others := counts[fieldKeyOf(finding)] - 1
+			delete(counts, fieldKeyOf(finding))
 			if others < 0 {
 				continue
 			}

@@ -37,11 +37,11 @@ func Node(node *corev1.Node) (*model.Node, field.ErrorList) {
 		return nil, errs
 	}
 	return &model.Node{
-		Name:        node.Name,
-		Labels:      validLabels(node.Labels),
-		Addresses:   readNodeAddresses(node.Status.Addresses),
-		PodCIDRs:    podCIDRs,
-		NotEligible: notEligibleReason(node),
+		Name:             node.Name,
+		Labels:           validLabels(node.Labels),
+		Addresses:        readNodeAddresses(node.Status.Addresses),
+		PodCIDRs:         podCIDRs,
+		IneligibleReason: notEligibleReason(node),
 	}, nil
 }
 
@@ -49,7 +49,7 @@ func Node(node *corev1.Node) (*model.Node, field.ErrorList) {
 func nodeInView(node *corev1.Node, view View) (*model.Node, field.ErrorList) {
 	converted, errs := Node(node)
 	if converted != nil && converted.Name == view.Node && view.NodeAddress.IsValid() {
-		converted.Addresses = firstOfEach(slices.Insert(converted.Addresses, 0, view.NodeAddress), model.FamilyOf)
+		converted.Addresses = firstOfEachFamily(slices.Insert(converted.Addresses, 0, view.NodeAddress), model.FamilyOf)
 	}
 	return converted, errs
 }
@@ -93,7 +93,7 @@ func readNodeAddresses(entries []corev1.NodeAddress) []netip.Addr {
 			}
 		}
 	}
-	return firstOfEach(addrs, model.FamilyOf)
+	return firstOfEachFamily(addrs, model.FamilyOf)
 }
 
 // readPodCIDRs reads spec.podCIDRs, or spec.podCIDR if only that is set, and returns the first range of each family.
@@ -108,5 +108,5 @@ func readPodCIDRs(spec *field.Path, node *corev1.NodeSpec) ([]netip.Prefix, fiel
 		prefix, rejected := readPrefix(pathOf(i), text)
 		prefixes, errs = append(prefixes, prefix), append(errs, rejected...)
 	}
-	return firstOfEach(prefixes, model.FamilyOfPrefix), errs
+	return firstOfEachFamily(prefixes, model.FamilyOfPrefix), errs
 }

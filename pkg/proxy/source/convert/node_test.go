@@ -155,8 +155,8 @@ func TestNotEligibleReason(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			test.given.Name = "n1"
 			got, errs := Node(&test.given)
-			if len(errs) > 0 || got.NotEligible != test.want {
-				t.Errorf("NotEligible = %q, want %q; errors %v", got.NotEligible, test.want, errs)
+			if len(errs) > 0 || got.IneligibleReason != test.want {
+				t.Errorf("NotEligible = %q, want %q; errors %v", got.IneligibleReason, test.want, errs)
 			}
 		})
 	}

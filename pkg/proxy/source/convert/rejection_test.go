@@ -36,7 +36,7 @@ func TestRejectionRoundTrip(t *testing.T) {
 		},
 		ServiceCIDRs: []netip.Prefix{prefix},
 		Nodes: &model.Node{
-			Name: "n", Labels: map[string]string{"a": "b"}, Addresses: []netip.Addr{addr}, PodCIDRs: []netip.Prefix{prefix}, NotEligible: "why",
+			Name: "n", Labels: map[string]string{"a": "b"}, Addresses: []netip.Addr{addr}, PodCIDRs: []netip.Prefix{prefix}, IneligibleReason: "why",
 		},
 	}
 	values[ServiceDemands] = &model.Demand{

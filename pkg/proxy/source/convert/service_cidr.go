@@ -31,7 +31,7 @@ func ServiceCIDR(object *networkingv1.ServiceCIDR) ([]netip.Prefix, field.ErrorL
 		prefix, rejected := readServiceCIDR(path.Index(i), text)
 		prefixes, errs = append(prefixes, prefix), append(errs, rejected...)
 	}
-	if len(errs) == 0 && len(firstOfEach(prefixes, model.FamilyOfPrefix)) < len(prefixes) {
+	if len(errs) == 0 && len(firstOfEachFamily(prefixes, model.FamilyOfPrefix)) < len(prefixes) {
 		errs = append(errs, field.Invalid(path, object.Spec.CIDRs, "may specify no more than one CIDR for each IP family"))
 	}
 	if len(errs) > 0 {

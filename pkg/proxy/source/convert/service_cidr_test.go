@@ -14,16 +14,16 @@ func serviceCIDR(cidrs ...string) *networkingv1.ServiceCIDR {
 }
 
 func TestServiceCIDRRanges(t *testing.T) {
-	leaving := serviceCIDR("10.96.0.0/12")
-	leaving.DeletionTimestamp = &metav1.Time{}
-	leaving.Status.Conditions = []metav1.Condition{{Type: networkingv1.ServiceCIDRConditionReady, Status: metav1.ConditionFalse}}
+	terminating := serviceCIDR("10.96.0.0/12")
+	terminating.DeletionTimestamp = &metav1.Time{}
+	terminating.Status.Conditions = []metav1.Condition{{Type: networkingv1.ServiceCIDRConditionReady, Status: metav1.ConditionFalse}}
 	for name, test := range map[string]struct {
 		given *networkingv1.ServiceCIDR
 		want  []string
 	}{
 		"one range":                          {serviceCIDR("10.96.0.0/12"), []string{"10.96.0.0/12"}},
 		"one of each family, in their order": {serviceCIDR("fd00:96::/108", "10.96.0.0/12"), []string{"fd00:96::/108", "10.96.0.0/12"}},
-		"one that is being deleted":          {leaving, []string{"10.96.0.0/12"}},
+		"one that is being deleted":          {terminating, []string{"10.96.0.0/12"}},
 		"a single address":                   {serviceCIDR("10.96.0.1/32"), []string{"10.96.0.1/32"}},
 	} {
 		t.Run(name, func(t *testing.T) {

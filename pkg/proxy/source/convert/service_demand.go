@@ -40,14 +40,14 @@ func ServiceDemand(object *servicedemand.ServiceDemand) (*model.Demand, field.Er
 	if len(errs) > 0 {
 		return nil, errs
 	}
-	byName, sum := make(map[string]uint32, len(object.Zones)), uint64(0)
+	byZone, sum := make(map[string]uint32, len(object.Zones)), uint64(0)
 	for i, zone := range object.Zones {
 		path := zones.Index(i).Child("zone")
-		if _, isDuplicate := byName[zone.Zone]; isDuplicate {
+		if _, isDuplicate := byZone[zone.Zone]; isDuplicate {
 			errs = append(errs, field.Duplicate(path, zone.Zone))
 		}
 		errs = append(errs, invalid(path, zone.Zone, validation.IsValidLabelValue(zone.Zone))...)
-		byName[zone.Zone] = zone.DemandPPM
+		byZone[zone.Zone] = zone.DemandPPM
 		sum += uint64(zone.DemandPPM)
 	}
 	if sum > servicedemand.PPM {
@@ -58,7 +58,7 @@ func ServiceDemand(object *servicedemand.ServiceDemand) (*model.Demand, field.Er
 		return nil, errs
 	}
 	return &model.Demand{
-		Zones: byName, ObservedAt: object.ObservedAt.UTC(),
+		Zones: byZone, ObservedAt: object.ObservedAt.UTC(),
 		NodesReporting: int(object.NodesReporting), NodesTotal: int(object.NodesTotal), ConnectionsPerMinute: uint64(object.ConnectionsPerMinute),
 	}, nil
 }

@@ -130,11 +130,11 @@ func FuzzConvertServiceDemand(f *testing.F) {
 		if got == nil {
 			return
 		}
-		ofZones := uint64(0)
+		sum := uint64(0)
 		for _, demand := range got.Zones {
-			ofZones += uint64(demand)
+			sum += uint64(demand)
 		}
-		if ofZones > servicedemand.PPM || len(got.Zones) > servicedemand.MaxZones {
+		if sum > servicedemand.PPM || len(got.Zones) > servicedemand.MaxZones {
 			t.Errorf("%v exceeds the limits", got)
 		}
 	})

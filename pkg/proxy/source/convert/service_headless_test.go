@@ -69,7 +69,7 @@ func TestHeadlessServiceNeedsTopologyKeys(t *testing.T) {
 // many. They are read from slices that it did not write, even without the label of headless Services, which CoreDNS
 // ignores.
 func TestSlicesOfHeadlessServicesHaveNames(t *testing.T) {
-	named := func(labels map[string]string) *discoveryv1.EndpointSlice {
+	sliceWith := func(labels map[string]string) *discoveryv1.EndpointSlice {
 		slice := webSlice()
 		maps.Copy(slice.Labels, labels)
 		slice.Endpoints = []discoveryv1.Endpoint{
@@ -85,25 +85,25 @@ func TestSlicesOfHeadlessServicesHaveNames(t *testing.T) {
 		}
 		return slice
 	}
-	controllers := map[string]string{discoveryv1.LabelManagedBy: sliceController}
+	managed := map[string]string{discoveryv1.LabelManagedBy: sliceController}
 	headless := map[string]string{corev1.IsHeadlessService: "", discoveryv1.LabelManagedBy: sliceController}
-	wanted, withPods := View{WithHeadless: true}, View{WithHeadless: true, WithPodNames: true}
+	withHeadless, withPods := View{WithHeadless: true}, View{WithHeadless: true, WithPodNames: true}
 	for title, test := range map[string]struct {
 		labels    map[string]string
 		view      View
 		isServed  bool
 		hostnames []string
 	}{
-		"headless, selected":             {headless, wanted, true, []string{"web-0", "", "", "web-4", "", "", "", ""}},
+		"headless, selected":             {headless, withHeadless, true, []string{"web-0", "", "", "web-4", "", "", "", ""}},
 		"with pod names":                 {headless, withPods, true, []string{"web-0", "", "", "web-4", "pod-5", "", "", "pod-8"}},
 		"headless, not selected":         {headless, View{}, false, nil},
-		"the controller's, not headless": {controllers, withPods, true, nil},
-		"by hand, selected":              {nil, wanted, true, []string{"web-0", "", "", "web-4", "", "", "", ""}},
+		"the controller's, not headless": {managed, withPods, true, nil},
+		"by hand, selected":              {nil, withHeadless, true, []string{"web-0", "", "", "web-4", "", "", "", ""}},
 		"by hand, with pod names":        {nil, withPods, true, []string{"web-0", "", "", "web-4", "pod-5", "", "", "pod-8"}},
 		"by hand, not selected":          {nil, View{}, true, nil},
 	} {
 		t.Run(title, func(t *testing.T) {
-			got, errs := EndpointSlice(named(test.labels), test.view)
+			got, errs := EndpointSlice(sliceWith(test.labels), test.view)
 			if len(errs) > 0 || (got != nil) != test.isServed {
 				t.Fatalf("EndpointSlice() = %v, %v", got, errs)
 			}

@@ -97,18 +97,18 @@ func TestMergedSourceRangesMatchInput(t *testing.T) {
 }
 
 func TestInvalidSourceRangesRejectTheService(t *testing.T) {
-	const noRange = `must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)`
+	const invalidCIDR = `must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)`
 	nodePort := loadBalancerService("10.0.0.0/8")
 	nodePort.Spec.Type = corev1.ServiceTypeNodePort
 	for name, test := range map[string]struct {
 		given *corev1.Service
 		want  []string
 	}{
-		"an address":  {loadBalancerService("10.0.0.1"), []string{`spec.loadBalancerSourceRanges[0]: Invalid value: "10.0.0.1": ` + noRange}},
-		"white space": {loadBalancerService(" "), []string{`spec.loadBalancerSourceRanges[0]: Invalid value: "": ` + noRange}},
+		"an address":  {loadBalancerService("10.0.0.1"), []string{`spec.loadBalancerSourceRanges[0]: Invalid value: "10.0.0.1": ` + invalidCIDR}},
+		"white space": {loadBalancerService(" "), []string{`spec.loadBalancerSourceRanges[0]: Invalid value: "": ` + invalidCIDR}},
 		"an invalid prefix length, among valid ranges": {loadBalancerService("10.0.0.0/8", "10.0.0.0/33", "::/0", "fd00::/129"), []string{
-			`spec.loadBalancerSourceRanges[1]: Invalid value: "10.0.0.0/33": ` + noRange,
-			`spec.loadBalancerSourceRanges[3]: Invalid value: "fd00::/129": ` + noRange}},
+			`spec.loadBalancerSourceRanges[1]: Invalid value: "10.0.0.0/33": ` + invalidCIDR,
+			`spec.loadBalancerSourceRanges[3]: Invalid value: "fd00::/129": ` + invalidCIDR}},
 		"ranges on a Service of another type": {nodePort,
 			[]string{"spec.loadBalancerSourceRanges: Forbidden: may only be used when `type` is 'LoadBalancer'"}},
 	} {
@@ -122,7 +122,7 @@ func TestInvalidSourceRangesRejectTheService(t *testing.T) {
 }
 
 func TestHealthCheckNodePort(t *testing.T) {
-	const useless = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
+	const notAllowed = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
 	for name, test := range map[string]struct {
 		typ     corev1.ServiceType
 		policy  corev1.ServiceExternalTrafficPolicy
@@ -135,10 +135,10 @@ func TestHealthCheckNodePort(t *testing.T) {
 		"optional": {corev1.ServiceTypeLoadBalancer, corev1.ServiceExternalTrafficPolicyLocal, 0, 0, nil},
 		"skipped with externalTrafficPolicy Cluster": {
 			corev1.ServiceTypeLoadBalancer, corev1.ServiceExternalTrafficPolicyCluster, 32000, 0,
-			[]string{"spec.healthCheckNodePort: Invalid value: 32000: " + useless}},
+			[]string{"spec.healthCheckNodePort: Invalid value: 32000: " + notAllowed}},
 		"skipped without a load balancer": {
 			corev1.ServiceTypeNodePort, corev1.ServiceExternalTrafficPolicyLocal, 32000, 0,
-			[]string{"spec.healthCheckNodePort: Invalid value: 32000: " + useless}},
+			[]string{"spec.healthCheckNodePort: Invalid value: 32000: " + notAllowed}},
 		"an invalid port is skipped, and the Service is served": {
 			corev1.ServiceTypeLoadBalancer, corev1.ServiceExternalTrafficPolicyLocal, 97536, 0,
 			[]string{"spec.healthCheckNodePort: Invalid value: 97536: must be between 1 and 65535, inclusive"}},

@@ -154,8 +154,8 @@ func TestServiceIsServedByTheProxyThatItsLabelNames(t *testing.T) {
 				t.Errorf("Service() = %v, %v; want served: %v", got, errs, test.want)
 			}
 			view := View{ServiceProxyName: test.proxyName}
-			if isOthers := Services.ForOtherProxy(given, view); isOthers == test.want {
-				t.Errorf("ForOtherProxy() = %v for a Service that this proxy serves: %v", isOthers, test.want)
+			if isForOther := Services.ForOtherProxy(given, view); isForOther == test.want {
+				t.Errorf("ForOtherProxy() = %v for a Service that this proxy serves: %v", isForOther, test.want)
 			}
 			given.Spec.ClusterIP, given.Spec.ClusterIPs = corev1.ClusterIPNone, nil
 			if Services.ForOtherProxy(given, view) {

@@ -29,12 +29,12 @@ type Setting struct {
 // The annotation service.beta.kubernetes.io/load-balancer-source-ranges is not among them, as in kube-proxy: clouds
 // apply it in front of the node.
 var (
-	serviceSettings = append([]Setting{{Key: policy.ServiceProxyNameLabel}}, annotations()...)
-	sliceSettings   = []Setting{serviceName, {Key: corev1.IsHeadlessService}, triggeredAt}
-	nodeSettings    = nodeLabels(policy.NodeLabels[:]...)
+	serviceSettings = append([]Setting{{Key: policy.ServiceProxyNameLabel}}, annotationSettings()...)
+	sliceSettings   = []Setting{serviceNameSetting, {Key: corev1.IsHeadlessService}, triggeredAtSetting}
+	nodeSettings    = nodeLabelSettings(policy.NodeLabels[:]...)
 )
 
-func annotations() []Setting {
+func annotationSettings() []Setting {
 	var settings []Setting
 	for _, annotation := range policy.Annotations {
 		settings = append(settings, Setting{Key: annotation.Name, IsAnnotation: true})
@@ -42,7 +42,7 @@ func annotations() []Setting {
 	return settings
 }
 
-func nodeLabels(labels ...policy.NodeLabel) []Setting {
+func nodeLabelSettings(labels ...policy.NodeLabel) []Setting {
 	var settings []Setting
 	for _, label := range labels {
 		settings = append(settings, Setting{Key: label.Name, validate: func(path *field.Path, value string) field.ErrorList {
@@ -56,14 +56,14 @@ func nodeLabels(labels ...policy.NodeLabel) []Setting {
 }
 
 var (
-	// serviceName is the label with the name of a slice's Service. Names of Services are DNS labels.
-	serviceName = Setting{Key: discoveryv1.LabelServiceName, validate: func(path *field.Path, value string) field.ErrorList {
+	// serviceNameSetting is the label with the name of a slice's Service. Names of Services are DNS labels.
+	serviceNameSetting = Setting{Key: discoveryv1.LabelServiceName, validate: func(path *field.Path, value string) field.ErrorList {
 		if value == "" {
 			return nil // the slice belongs to no Service
 		}
 		return invalid(path, value, validation.IsDNS1123Label(value))
 	}}
-	triggeredAt = Setting{
+	triggeredAtSetting = Setting{
 		Key: corev1.EndpointsLastChangeTriggerTime, IsAnnotation: true,
 		validate: func(path *field.Path, value string) field.ErrorList {
 			if _, err := time.Parse(time.RFC3339Nano, value); err != nil {
@@ -96,11 +96,11 @@ func (s *Setting) path() *field.Path {
 	if s.IsAnnotation {
 		return field.NewPath("metadata", "annotations").Key(s.Key)
 	}
-	return labels.Key(s.Key)
+	return labelsPath.Key(s.Key)
 }
 
-// labels is the path of an object's labels.
-var labels = field.NewPath("metadata", "labels")
+// labelsPath is the path of an object's labels.
+var labelsPath = field.NewPath("metadata", "labels")
 
 // settingErrors returns the errors of some settings of an object.
 func settingErrors(settings []Setting, object Object) field.ErrorList {
@@ -125,7 +125,7 @@ func ignoredNodeSettings(object Object, _ View) field.ErrorList {
 
 // checkLabel returns the errors for which an API server would reject a label; none if it would accept it.
 func checkLabel(key, value string) field.ErrorList {
-	return metav1validation.ValidateLabels(map[string]string{key: value}, labels)
+	return metav1validation.ValidateLabels(map[string]string{key: value}, labelsPath)
 }
 
 // validLabels returns the labels of a Node except those that every API server would reject.

@@ -76,7 +76,7 @@ func EndpointSlice(slice *discoveryv1.EndpointSlice, view View) (*model.Endpoint
 // version. It is zero without that annotation, as on a slice that another client wrote, and if the annotation is not a
 // time: only a metric depends on it.
 func readTriggeredAt(slice *discoveryv1.EndpointSlice) time.Time {
-	at, err := time.Parse(time.RFC3339Nano, slice.Annotations[triggeredAt.Key])
+	at, err := time.Parse(time.RFC3339Nano, slice.Annotations[triggeredAtSetting.Key])
 	if err != nil {
 		return time.Time{}
 	}
@@ -85,7 +85,7 @@ func readTriggeredAt(slice *discoveryv1.EndpointSlice) time.Time {
 
 // servedService returns the name of the Service that a slice belongs to, and whether any proxy would serve it.
 func servedService(slice *discoveryv1.EndpointSlice, view View) (name string, isServed bool) {
-	name = serviceName.value(slice)
+	name = serviceNameSetting.value(slice)
 	return name, name != "" && isServable(slice, view)
 }
 

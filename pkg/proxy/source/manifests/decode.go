@@ -40,7 +40,7 @@ type decoder struct {
 
 // read calls object for each object of a type that the proxy reads, records the problems of the rest, and counts all
 // objects.
-func (d *decoder) read(text []byte, object func(*manifest.Part)) {
+func (d *decoder) read(text []byte, visit func(*manifest.Part)) {
 	for part := range manifest.Parts(manifest.FormatOfText(d.file, text), text, types...) {
 		if part.Type.Kind != "" {
 			d.out.inventory[convert.Type(part.Type)]++
@@ -52,7 +52,7 @@ func (d *decoder) read(text []byte, object func(*manifest.Part)) {
 		case part.Name == "":
 			d.addUnreadable(&part, &manifest.ParseError{Field: "metadata.name", Reason: "Required value"})
 		default:
-			object(&part)
+			visit(&part)
 		}
 	}
 }

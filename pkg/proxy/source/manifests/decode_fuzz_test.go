@@ -36,16 +36,16 @@ func FuzzDecode(f *testing.F) {
 		if !got.isComplete && len(got.problems) == 0 {
 			t.Error("a part was not read and no problem is reported")
 		}
-		for _, c := range got.objects {
-			for _, problem := range c.problems {
+		for _, object := range got.objects {
+			for _, problem := range object.problems {
 				if strings.ContainsAny(problem.String(), "\n\r\x1b") {
 					t.Errorf("problem %q is not one line", problem)
 				}
 			}
-			if isBad := c.value != nil && !c.isValid(); isBad {
-				t.Errorf("%s %s has a value and problems %v", c.key.Kind.Name, c.key.Name, c.problems)
+			if isBad := object.value != nil && !object.isValid(); isBad {
+				t.Errorf("%s %s has a value and problems %v", object.key.Kind.Name, object.key.Name, object.problems)
 			}
-			switch value := c.value.(type) {
+			switch value := object.value.(type) {
 			case *model.Service:
 				promise.CheckService(t, value)
 			case *model.EndpointSlice:

@@ -10,14 +10,14 @@ import (
 // Measured demand counts as long as the folder has any, because a folder has no Lease.
 func TestAFolderProvidesMeasuredDemand(t *testing.T) {
 	f := newTestFolder(t)
-	demand := func(name string, asks int) string {
+	demand := func(name string, ppm int) string {
 		return fmt.Sprintf("apiVersion: vicinity.dev/v1alpha1\nkind: ServiceDemand\nmetadata: {name: %s, namespace: default}\n"+
 			"zones: [{zone: zone-a, demandPPM: %d}]\nnodesReporting: 9\nnodesTotal: 10\nconnectionsPerMinute: 7\n"+
 			"observedAt: 2026-11-27T08:00:00Z\n---\n",
-			name, asks)
+			name, ppm)
 	}
 	const none = "# nothing\n"
-	counts, unpublished := model.DemandActive, model.DemandUnavailable
+	active, unavailable := model.DemandActive, model.DemandUnavailable
 	for _, step := range []struct {
 		does, text string
 		state      *model.DemandState
@@ -25,13 +25,13 @@ func TestAFolderProvidesMeasuredDemand(t *testing.T) {
 		web        uint32 // the demand of zone-a; 0 if no update is expected
 		problems   int
 	}{
-		{"no ServiceDemand", none, &unpublished, 0, 0, 0},
-		{"a ServiceDemand is added", demand("web", 100), &counts, 1, 100, 0},
+		{"no ServiceDemand", none, &unavailable, 0, 0, 0},
+		{"a ServiceDemand is added", demand("web", 100), &active, 1, 100, 0},
 		{"it changes, and another one is added", demand("web", 200) + demand("db", 1), nil, 2, 200, 0},
 		{"it is invalid", demand("web", 1_000_001) + demand("db", 1), nil, 0, 0, 1},
 		{"it is valid again", demand("web", 300) + demand("db", 1), nil, 1, 300, 0},
 		{"one is deleted", demand("web", 300), nil, 1, 0, 0},
-		{"the other is deleted", none, &unpublished, 1, 0, 0},
+		{"the other is deleted", none, &unavailable, 1, 0, 0},
 		{"it was never valid", demand("web", 1_000_001), nil, 0, 0, 1},
 	} {
 		f.write("a.yaml", step.text)

@@ -37,12 +37,12 @@ func TestEvacuateLabel(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		evacuation, told := update.Change.Demotions[model.DemotionKey{Node: "n1"}]
-		if told != step.told || (evacuation != nil) != step.isEvacuated || len(update.NewProblems) != step.problems {
-			t.Errorf("after %s: demotion changed: %t, %v; %d problems: %v", step.does, told, evacuation, len(update.NewProblems), update.NewProblems)
+		evacuation, changed := update.Change.Demotions[model.DemotionKey{Node: "n1"}]
+		if changed != step.told || (evacuation != nil) != step.isEvacuated || len(update.NewProblems) != step.problems {
+			t.Errorf("after %s: demotion changed: %t, %v; %d problems: %v", step.does, changed, evacuation, len(update.NewProblems), update.NewProblems)
 		}
 	}
-	if at, some := f.folder.next(); !some || time.Until(at) <= time.Minute {
-		t.Errorf("after the deletion of the Node: next deadline %v, %v", at, some)
+	if at, ok := f.folder.next(); !ok || time.Until(at) <= time.Minute {
+		t.Errorf("after the deletion of the Node: next deadline %v, %v", at, ok)
 	}
 }

@@ -135,9 +135,9 @@ func (f *Folder) read(found manifest.Tree, now time.Time) map[string]*file {
 	}
 	for name, old := range f.files {
 		if failure := found.ErrorOf(name); failure != nil && files[name] == nil {
-			hidden := *old
-			hidden.failure, hidden.isSettled = failure, false
-			files[name] = &hidden
+			updated := *old
+			updated.failure, updated.isSettled = failure, false
+			files[name] = &updated
 		}
 	}
 	return files

@@ -70,9 +70,9 @@ func (f *testFolder) load() []string {
 
 func (f *testFolder) apply(update convert.Update) []string {
 	var changed []string
-	set := func(key, value string, gone bool) {
+	set := func(key, value string, isDeleted bool) {
 		changed = append(changed, key)
-		if f.state[key] = value; gone {
+		if f.state[key] = value; isDeleted {
 			delete(f.state, key)
 		}
 	}

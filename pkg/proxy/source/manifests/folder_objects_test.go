@@ -68,7 +68,7 @@ func TestFolderDeliversChangesOfAnyServedField(t *testing.T) {
 func TestFolderReadsObjectsOfANewerKubernetes(t *testing.T) {
 	f := newTestFolder(t)
 	text := serviceYAML("web", "10.96.0.1") + "  newIn138: x\n---\n" + sliceYAML("web-1", "web", "10.244.0.1") + "newField: 3\n"
-	news := []string{
+	problems := []string{
 		"a.yaml: EndpointSlice default/web-1: newField: unknown field, perhaps of a newer Kubernetes; it counts as absent",
 		"a.yaml: Service default/web: spec.newIn138: unknown field, perhaps of a newer Kubernetes; it counts as absent",
 	}
@@ -86,9 +86,9 @@ func TestFolderReadsObjectsOfANewerKubernetes(t *testing.T) {
 			t.Errorf("after %s, changed objects (-want +got):\n%s", step.does, diff)
 		}
 		if len(step.changed) == 0 {
-			news = append(news, "a.yaml: newOfLists: unknown field, perhaps of a newer Kubernetes (document at line 23); it counts as absent")
+			problems = append(problems, "a.yaml: newOfLists: unknown field, perhaps of a newer Kubernetes (document at line 23); it counts as absent")
 		}
-		f.wantProblems(news...)
+		f.wantProblems(problems...)
 	}
 	if len(f.folder.Rejections()) > 0 {
 		t.Errorf("rejected: %v", f.folder.Rejections())

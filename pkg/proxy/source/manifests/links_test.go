@@ -75,11 +75,11 @@ var linkSetups = map[string]struct {
 // linkTo returns a function that creates links, each listed before its target, and returns the folder.
 func linkTo(folder string, links ...string) func(*testing.T, string) string {
 	return func(t *testing.T, root string) string {
-		for at := 0; at < len(links); at += 2 {
-			if err := os.MkdirAll(filepath.Join(root, filepath.Dir(links[at])), 0o755); err != nil {
+		for i := 0; i < len(links); i += 2 {
+			if err := os.MkdirAll(filepath.Join(root, filepath.Dir(links[i])), 0o755); err != nil {
 				t.Fatal(err)
 			}
-			link(t, root, links[at+1], links[at])
+			link(t, root, links[i+1], links[i])
 		}
 		return folder
 	}
@@ -88,22 +88,22 @@ func linkTo(folder string, links ...string) func(*testing.T, string) string {
 // The links lead to the folder or are in it. No object may be lost during the switch, and the last state must stay when
 // a link leads nowhere.
 func TestWatchNoticesChangedLinks(t *testing.T) {
-	for name, way := range linkSetups {
+	for name, setup := range linkSetups {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // a changed link is noticed within a second
-			r := &releases{t: t, root: t.TempDir(), link: way.link}
+			r := &releases{t: t, root: t.TempDir(), link: setup.link}
 			if err := os.MkdirAll(filepath.Dir(filepath.Join(r.root, r.link)), 0o755); err != nil {
 				t.Fatal(err)
 			}
 			switchTo := r.switchLink
-			if way.isSwap {
+			if setup.isSwap {
 				switchTo = r.swap
 			}
-			for number := 1; number <= 3; number++ {
-				r.write(filepath.Join(fmt.Sprintf("v%d", number), way.of), fmt.Sprintf("10.96.0.%d", number))
+			for i := 1; i <= 3; i++ {
+				r.write(filepath.Join(fmt.Sprintf("v%d", i), setup.of), fmt.Sprintf("10.96.0.%d", i))
 			}
 			switchTo("v1")
-			dir := filepath.Join(r.root, way.folder(t, r.root))
+			dir := filepath.Join(r.root, setup.folder(t, r.root))
 			f := runFolder(t, &testFolder{t: t, dir: dir, state: make(map[string]string)}, newWatch)
 			until := func(what string, holds func() bool) {
 				t.Helper()
@@ -122,7 +122,7 @@ func TestWatchNoticesChangedLinks(t *testing.T) {
 			until("first release", serves("10.96.0.1"))
 			switchTo("v2")
 			until("the link is switched", serves("10.96.0.2"))
-			current := &testFolder{t: t, dir: filepath.Join(r.root, way.link, way.of)}
+			current := &testFolder{t: t, dir: filepath.Join(r.root, setup.link, setup.of)}
 			current.write("web.yaml", serviceYAML("web", "10.96.0.22"))
 			until("the new target changes", serves("10.96.0.22"))
 			switchTo("nowhere")
@@ -138,16 +138,16 @@ func TestWatchNoticesChangedLinks(t *testing.T) {
 func TestLinkChangeDuringAReadCausesAnotherRead(t *testing.T) {
 	const switches = 250
 	r := &releases{t: t, root: t.TempDir(), link: "current"}
-	for number := range switches {
-		release := &testFolder{t: t, dir: filepath.Join(r.root, fmt.Sprint(number))}
-		for at, service := range []string{"web", "stays"} {
-			release.write(fmt.Sprintf("%d.yaml", (number+at)%2), serviceYAML(service, fmt.Sprintf("10.96.%d.1", at)))
+	for i := range switches {
+		release := &testFolder{t: t, dir: filepath.Join(r.root, fmt.Sprint(i))}
+		for k, service := range []string{"web", "stays"} {
+			release.write(fmt.Sprintf("%d.yaml", (i+k)%2), serviceYAML(service, fmt.Sprintf("10.96.%d.1", k)))
 		}
 	}
 	r.switchLink("0")
 	f := runFolder(t, &testFolder{t: t, dir: filepath.Join(r.root, r.link), state: make(map[string]string)}, busyWatch)
-	for number := 1; number < switches; number++ {
-		r.switchLink(fmt.Sprint(number))
+	for i := 1; i < switches; i++ {
+		r.switchLink(fmt.Sprint(i))
 		time.Sleep(5 * time.Millisecond)
 	}
 	r.write("last", "10.96.0.99")

@@ -21,7 +21,7 @@ func Objects(dir string) (convert.Objects, []model.Finding, error) {
 		d.problems = append(d.problems, unreadableProblem(name, failure))
 	}
 	for _, name := range found.Files {
-		if err := d.file(found.Dir, name); err != nil {
+		if err := d.readFile(found.Dir, name); err != nil {
 			d.problems = append(d.problems, unreadableProblem(name, err))
 		}
 	}
@@ -31,7 +31,7 @@ func Objects(dir string) (convert.Objects, []model.Finding, error) {
 // ObjectsOf reads the objects of a stream as Objects does.
 func ObjectsOf(stream *Stream) (convert.Objects, []model.Finding) {
 	d := newObjectDecoder()
-	d.text(stream.Name, stream.Text)
+	d.readText(stream.Name, stream.Text)
 	return d.objects, convert.SortProblems(d.problems)
 }
 
@@ -45,7 +45,7 @@ type objectDecoder struct {
 	seen     map[convert.ObjectKey]string // by object, the file that has it
 }
 
-func (d *objectDecoder) file(dir, name string) error {
+func (d *objectDecoder) readFile(dir, name string) error {
 	file, err := os.Open(filepath.Join(dir, name))
 	if err != nil {
 		return err
@@ -55,17 +55,17 @@ func (d *objectDecoder) file(dir, name string) error {
 	if err != nil {
 		return err
 	}
-	d.text(name, text)
+	d.readText(name, text)
 	return nil
 }
 
-func (d *objectDecoder) text(name string, text []byte) {
+func (d *objectDecoder) readText(name string, text []byte) {
 	dec := decoder{file: name, out: contents{inventory: d.objects.FolderInventory}}
-	dec.read(text, func(part *manifest.Part) { d.object(name, part) })
+	dec.read(text, func(part *manifest.Part) { d.readObject(name, part) })
 	d.problems = append(d.problems, dec.out.problems...)
 }
 
-func (d *objectDecoder) object(file string, part *manifest.Part) {
+func (d *objectDecoder) readObject(file string, part *manifest.Part) {
 	key := keyOf(part)
 	object := key.Kind.New()
 	rejected, ignored := decodeObject(file, part, key, object)

@@ -46,8 +46,8 @@ func (f *Folder) validObjects() map[locatedObject]bool {
 			continue
 		}
 		for i := range file.contents.objects {
-			if claim := &file.contents.objects[i]; claim.isValid() {
-				valid[locatedObject{name, claim.key}] = true
+			if version := &file.contents.objects[i]; version.isValid() {
+				valid[locatedObject{name, version.key}] = true
 			}
 		}
 	}

@@ -33,8 +33,8 @@ func TestStartFromRejectionsMatchesTheRunningProxy(t *testing.T) {
 		if fmt.Sprint(running.state) != fmt.Sprint(starting.state) || len(running.state) != 2 {
 			t.Errorf("%s: active are %v, and %v after a start", title, running.state, starting.state)
 		}
-		if refusals := len(running.folder.Rejections()); refusals == 0 != (len(running.problems) == 0) {
-			t.Errorf("%s: %d rejections, problems %v", title, refusals, running.problems)
+		if rejections := len(running.folder.Rejections()); rejections == 0 != (len(running.problems) == 0) {
+			t.Errorf("%s: %d rejections, problems %v", title, rejections, running.problems)
 		}
 	}
 }

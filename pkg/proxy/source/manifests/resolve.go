@@ -69,8 +69,8 @@ func incoming(files map[string]*file) map[convert.ObjectKey]bool {
 		if f.candidate == nil {
 			continue
 		}
-		for _, claim := range f.candidate.contents.objects {
-			keys[claim.key] = true
+		for _, version := range f.candidate.contents.objects {
+			keys[version.key] = true
 		}
 	}
 	return keys
@@ -87,9 +87,9 @@ func collect(files map[string]*file) (map[convert.ObjectKey][]locatedVersion, []
 		}
 		problems = append(problems, f.contents.problems...)
 		for i := range f.contents.objects {
-			c := &f.contents.objects[i]
-			problems = append(append(problems, c.problems...), c.ignored...)
-			versions[c.key] = append(versions[c.key], locatedVersion{name, c})
+			v := &f.contents.objects[i]
+			problems = append(append(problems, v.problems...), v.ignored...)
+			versions[v.key] = append(versions[v.key], locatedVersion{name, v})
 		}
 	}
 	return versions, problems
@@ -100,9 +100,9 @@ func collect(files map[string]*file) (map[convert.ObjectKey][]locatedVersion, []
 // whether it stays active anyway.
 func resolveDuplicates(candidates []locatedVersion, incumbent entry, had, kept bool) (entry, *objectVersion) {
 	var sameFile []locatedVersion
-	for _, c := range candidates {
-		if had && c.file == incumbent.file {
-			sameFile = append(sameFile, c)
+	for _, v := range candidates {
+		if had && v.file == incumbent.file {
+			sameFile = append(sameFile, v)
 		}
 	}
 	if chosen := choose(sameFile, incumbent.value); chosen.objectVersion != nil {
@@ -123,15 +123,15 @@ func resolveDuplicates(candidates []locatedVersion, incumbent entry, had, kept b
 // then the order in a file that defines an object twice does not matter.
 func choose(candidates []locatedVersion, current any) locatedVersion {
 	var first locatedVersion
-	for _, c := range candidates {
-		if !c.isValid() {
+	for _, v := range candidates {
+		if !v.isValid() {
 			continue
 		}
-		if len(candidates) > 1 && current != nil && reflect.DeepEqual(c.value, current) {
-			return c
+		if len(candidates) > 1 && current != nil && reflect.DeepEqual(v.value, current) {
+			return v
 		}
 		if first.objectVersion == nil {
-			first = c
+			first = v
 		}
 	}
 	return first
@@ -141,16 +141,16 @@ func choose(candidates []locatedVersion, current any) locatedVersion {
 // problems of its own.
 func duplicates(key convert.ObjectKey, candidates []locatedVersion, chosen *objectVersion, file string) []model.Finding {
 	var problems []model.Finding
-	for _, c := range candidates {
-		if file == "" || c.objectVersion == chosen || !c.isValid() {
+	for _, v := range candidates {
+		if file == "" || v.objectVersion == chosen || !v.isValid() {
 			continue
 		}
 		reason := fmt.Sprintf("also defined in %s, whose version is active", file)
-		if c.file == file {
+		if v.file == file {
 			reason = "defined twice in this file; the other version is active"
 		}
 		reason = field.Duplicate(nil, key.Name.Name).ErrorBody() + ": " + reason
-		problems = append(problems, key.Problem(c.file, "metadata.name", reason))
+		problems = append(problems, key.Problem(v.file, "metadata.name", reason))
 	}
 	return problems
 }

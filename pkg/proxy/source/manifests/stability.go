@@ -22,8 +22,8 @@ type version struct {
 // A program may write a file slowly, and objects that it has not written yet were not deleted. A truncated text may
 // well be valid up to its end. So a version that removes something counts only after the file was unchanged for
 // stableAfter, regardless of what else is wrong or new in it. A version that removes nothing counts at once.
-func isStable(before, now *version, unchanged time.Duration) bool {
-	return unchanged >= stableAfter || !now.dropsObjects(before) && !now.mayBeTruncated(before)
+func isStable(before, candidate *version, unchanged time.Duration) bool {
+	return unchanged >= stableAfter || !candidate.dropsObjects(before) && !candidate.mayBeTruncated(before)
 }
 
 // dropsObjects reports whether an object of the previous version is missing.
@@ -32,8 +32,8 @@ func (v *version) dropsObjects(before *version) bool { return len(v.droppedObjec
 // droppedObjects returns the objects of the previous version that are missing.
 func (v *version) droppedObjects(before *version) []convert.ObjectKey {
 	present := make(map[convert.ObjectKey]bool, len(v.contents.objects))
-	for _, claim := range v.contents.objects {
-		present[claim.key] = true
+	for _, object := range v.contents.objects {
+		present[object.key] = true
 	}
 	var dropped []convert.ObjectKey
 	add := func(key convert.ObjectKey) {
@@ -42,8 +42,8 @@ func (v *version) droppedObjects(before *version) []convert.ObjectKey {
 			dropped = append(dropped, key)
 		}
 	}
-	for _, claim := range before.contents.objects {
-		add(claim.key)
+	for _, object := range before.contents.objects {
+		add(object.key)
 	}
 	for _, key := range before.missing {
 		add(key)
@@ -54,11 +54,11 @@ func (v *version) droppedObjects(before *version) []convert.ObjectKey {
 // mayBeTruncated reports whether the end of the previous version may be missing: the text is shorter, and the last
 // object differs. A slice that is truncated after three of ten endpoints is a valid object.
 func (v *version) mayBeTruncated(before *version) bool {
-	claims := v.contents.objects
-	if v.size >= before.size || len(claims) == 0 {
+	objects := v.contents.objects
+	if v.size >= before.size || len(objects) == 0 {
 		return false
 	}
-	last := claims[len(claims)-1]
+	last := objects[len(objects)-1]
 	for _, previous := range before.contents.objects {
 		if previous.key == last.key && last.isValid() && reflect.DeepEqual(previous.value, last.value) {
 			return false

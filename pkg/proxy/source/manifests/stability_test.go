@@ -57,19 +57,19 @@ const coarseStep = 13 // bytes between two truncations where not each is tested
 // forms in which a truncated text may be valid, and for JSON.
 func TestTruncatedFileRemovesNothing(t *testing.T) {
 	for name, before := range forms() {
-		each := coarseStep
+		stepSize := coarseStep
 		if name == "documents.yaml" || name == "list.yaml" || name == "list.json" {
-			each = 1
+			stepSize = 1
 		}
-		t.Run(name, func(t *testing.T) { cutEverywhere(t, name, before, before, each) })
+		t.Run(name, func(t *testing.T) { truncateEverywhere(t, name, before, before, stepSize) })
 		another := strings.Replace(before, "10.0.0.10", "10.0.0.99", 1)
-		t.Run(name+" changed", func(t *testing.T) { cutEverywhere(t, name, before, another, coarseStep) })
+		t.Run(name+" changed", func(t *testing.T) { truncateEverywhere(t, name, before, another, coarseStep) })
 	}
 }
 
-// cutEverywhere writes a file with one text, then with ever longer beginnings of another one, and then with that one as
+// truncateEverywhere writes a file with one text, then with ever longer beginnings of another one, and then with that one as
 // a whole.
-func cutEverywhere(t *testing.T, name, before, after string, each int) {
+func truncateEverywhere(t *testing.T, name, before, after string, stepSize int) {
 	f := newTestFolder(t)
 	f.folder.isWatched = true
 	f.write(name, before)
@@ -79,7 +79,7 @@ func cutEverywhere(t *testing.T, name, before, after string, each int) {
 		t.Fatalf("%d objects are active, want 20", len(applied))
 	}
 	now := time.Duration(0)
-	for size := 1; size < len(strings.TrimSpace(after)); size += each {
+	for size := 1; size < len(strings.TrimSpace(after)); size += stepSize {
 		f.write(name, after[:size])
 		now += stableAfter // since the previous text, so that this one is new each time
 		f.loadAfter(now)
@@ -143,7 +143,7 @@ func TestLastingTruncationKeepsUnreadableObjects(t *testing.T) {
 	for i, step := range []string{
 		strings.Join(asYAML[:8], "---\n") + "---\nkind: [\n",                     // an unreadable part
 		strings.Join(asYAML[:10], "---\n") + "---\na: 'b",                        // likewise
-		strings.Join(asYAML[:12], "---\n") + "---\n" + cutService(asYAML[12], 6), // a single invalid object
+		strings.Join(asYAML[:12], "---\n") + "---\n" + firstLines(asYAML[12], 6), // a single invalid object
 	} {
 		f.write("a.yaml", step)
 		f.loadAfter(time.Duration(i) * 3 * time.Second)
@@ -156,13 +156,13 @@ func TestLastingTruncationKeepsUnreadableObjects(t *testing.T) {
 	}
 }
 
-// cutService returns the first lines of a Service.
-func cutService(text string, lines int) string {
+// firstLines returns the first lines of a Service.
+func firstLines(text string, lines int) string {
 	return strings.Join(strings.SplitAfter(text, "\n")[:lines], "")
 }
 
 func TestStability(t *testing.T) {
-	claims := func(names ...string) contents {
+	contentsOf := func(names ...string) contents {
 		var c contents
 		for _, name := range names {
 			name, value, _ := strings.Cut(name, "=")
@@ -171,29 +171,29 @@ func TestStability(t *testing.T) {
 		}
 		return c
 	}
-	of := func(size int, names ...string) version { return version{size: size, contents: claims(names...)} }
-	missing := claims("c").objects[0].key
+	versionOf := func(size int, names ...string) version { return version{size: size, contents: contentsOf(names...)} }
+	missing := contentsOf("c").objects[0].key
 	for name, test := range map[string]struct {
 		before, now version
 		alone       time.Duration
 		want        bool
 	}{
-		"the first version":                     {version{}, of(9, "a"), 0, true},
-		"one more object":                       {of(9, "a"), of(18, "a", "b"), 0, true},
-		"one object fewer":                      {of(18, "a", "b"), of(9, "a"), 0, false},
-		"one object fewer, for long enough":     {of(18, "a", "b"), of(9, "a"), stableAfter, true},
-		"one object fewer, not for long enough": {of(18, "a", "b"), of(9, "a"), stableAfter - 1, false},
-		"another object, and longer":            {of(9, "a"), of(18, "bbbb"), 0, false},
+		"the first version":                     {version{}, versionOf(9, "a"), 0, true},
+		"one more object":                       {versionOf(9, "a"), versionOf(18, "a", "b"), 0, true},
+		"one object fewer":                      {versionOf(18, "a", "b"), versionOf(9, "a"), 0, false},
+		"one object fewer, for long enough":     {versionOf(18, "a", "b"), versionOf(9, "a"), stableAfter, true},
+		"one object fewer, not for long enough": {versionOf(18, "a", "b"), versionOf(9, "a"), stableAfter - 1, false},
+		"another object, and longer":            {versionOf(9, "a"), versionOf(18, "bbbb"), 0, false},
 		"an unreadable object is missing": {
-			version{size: 18, contents: claims("a"), missing: []convert.ObjectKey{missing}}, of(20, "a"), 0, false},
+			version{size: 18, contents: contentsOf("a"), missing: []convert.ObjectKey{missing}}, versionOf(20, "a"), 0, false},
 		"an unreadable object is back": {
-			version{size: 18, contents: claims("a"), missing: []convert.ObjectKey{missing}}, of(20, "a", "c"), 0, true},
-		"the last object is shorter":         {of(9, "a", "b=12"), of(8, "a", "b=1"), 0, false},
-		"the last object is longer":          {of(9, "a", "b=12"), of(10, "a", "b=123"), 0, true},
-		"one before the last is shorter":     {of(9, "a=12", "b"), of(8, "a=1", "b"), 0, true},
-		"a comment at the end is removed":    {of(9, "a", "b"), of(5, "a", "b"), 0, true},
+			version{size: 18, contents: contentsOf("a"), missing: []convert.ObjectKey{missing}}, versionOf(20, "a", "c"), 0, true},
+		"the last object is shorter":         {versionOf(9, "a", "b=12"), versionOf(8, "a", "b=1"), 0, false},
+		"the last object is longer":          {versionOf(9, "a", "b=12"), versionOf(10, "a", "b=123"), 0, true},
+		"one before the last is shorter":     {versionOf(9, "a=12", "b"), versionOf(8, "a=1", "b"), 0, true},
+		"a comment at the end is removed":    {versionOf(9, "a", "b"), versionOf(5, "a", "b"), 0, true},
 		"no objects before and after":        {version{size: 9}, version{size: 5}, 0, true},
-		"the same, with the objects swapped": {of(9, "a", "b"), of(9, "b", "a"), 0, true},
+		"the same, with the objects swapped": {versionOf(9, "a", "b"), versionOf(9, "b", "a"), 0, true},
 	} {
 		if got := isStable(&test.before, &test.now, test.alone); got != test.want {
 			t.Errorf("%s: isStable() = %t, want %t", name, got, test.want)

@@ -43,8 +43,8 @@ type watch struct {
 	log     *slog.Logger
 	poll    time.Duration
 	watcher *fsnotify.Watcher // nil when polling
-	// watched are the inodes to which the folder and the links in it led when the tree was last walked, by name.
-	watched map[string]inode
+	// linkInodes are the inodes to which the folder and the links in it led when the tree was last walked, by name.
+	linkInodes map[string]inode
 	// isMissing reports whether the folder is currently missing, and with it everything that could be watched.
 	isMissing bool
 	// recheck requests another check after linkCheckInterval even without an event. deadline is the time of the next check
@@ -93,9 +93,9 @@ func (w *watch) watchTree() {
 	for range maxAttempts {
 		found, err := manifest.Scan(w.dir)
 		w.isMissing = err != nil
-		before := w.watched
-		w.watched = linkTargets(w.dir, found.Links)
-		if w.watcher == nil || slices.Equal(found.Watched, watched) && maps.Equal(w.watched, before) {
+		before := w.linkInodes
+		w.linkInodes = linkTargets(w.dir, found.Links)
+		if w.watcher == nil || slices.Equal(found.Watched, watched) && maps.Equal(w.linkInodes, before) {
 			return
 		}
 		for _, dir := range found.Watched {
@@ -131,7 +131,7 @@ func linkTarget(path string) inode {
 
 // hasLinkChanged reports whether the folder or a link in it leads elsewhere than when the tree was last walked.
 func (w *watch) hasLinkChanged() bool {
-	for name, before := range w.watched {
+	for name, before := range w.linkInodes {
 		if linkTarget(filepath.Join(w.dir, name)) != before {
 			return true
 		}

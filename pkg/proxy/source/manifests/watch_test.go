@@ -27,13 +27,13 @@ type folderRunner struct {
 func runFolder(t *testing.T, f *testFolder, newWatch func(dir string, log *slog.Logger) *watch) *folderRunner {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	followed := &folderRunner{testFolder: f, updates: make(chan convert.Update, 1000)}
+	runner := &folderRunner{testFolder: f, updates: make(chan convert.Update, 1000)}
 	done := make(chan error, 1)
 	manifests := NewManifests(f.dir, convert.View{}, slog.New(slog.DiscardHandler))
 	go func() {
 		watch := newWatch(f.dir, manifests.log)
 		defer watch.close()
-		done <- manifests.run(ctx, watch, func(update convert.Update) { followed.updates <- update })
+		done <- manifests.run(ctx, watch, func(update convert.Update) { runner.updates <- update })
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -41,8 +41,8 @@ func runFolder(t *testing.T, f *testFolder, newWatch func(dir string, log *slog.
 			t.Errorf("run() = %v, want nil when the context ends", err)
 		}
 	})
-	followed.next()
-	return followed
+	runner.next()
+	return runner
 }
 
 // next applies the next update.

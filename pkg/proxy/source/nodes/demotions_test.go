@@ -14,37 +14,37 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// site is a cluster with a Store of its nodes.
-type site struct {
+// testStore is a cluster with a Store of its nodes.
+type testStore struct {
 	*Store
 	now     time.Time
 	demoted map[string]*model.Demotion // as delivered
 }
 
-func newSite() *site {
-	return &site{
+func newTestStore() *testStore {
+	return &testStore{
 		Store: NewStore("self"), now: time.Date(2026, 11, 22, 17, 0, 0, 0, time.UTC), demoted: map[string]*model.Demotion{},
 	}
 }
 
 // label sets the evacuation label of a Node, as the watch by that label reports it. If value is empty, the watch
 // reports a deletion.
-func (s *site) label(node, value string) {
-	var now any
+func (s *testStore) label(node, value string) {
+	var object any
 	if value != "" {
-		now = &model.Node{Name: node, Labels: map[string]string{policy.EvacuateLabel: value, string(policy.Hostname): "host-of-" + node}}
+		object = &model.Node{Name: node, Labels: map[string]string{policy.EvacuateLabel: value, string(policy.Hostname): "host-of-" + node}}
 	}
-	s.Update(convert.NodesByDemotionReason[model.Evacuated], model.ObjectName{Name: node}, now, s.now)
+	s.Update(convert.NodesByDemotionReason[model.Evacuated], model.ObjectName{Name: node}, object, s.now)
 }
 
 // advance advances the clock.
-func (s *site) advance(duration time.Duration) {
+func (s *testStore) advance(duration time.Duration) {
 	s.now = s.now.Add(duration)
 	s.Expire(s.now)
 }
 
 // demotedNodes returns the demoted nodes, as delivered.
-func (s *site) demotedNodes() string {
+func (s *testStore) demotedNodes() string {
 	var change model.Change
 	s.TakeChanges(&change)
 	for key, demotion := range change.Demotions {
@@ -56,7 +56,7 @@ func (s *site) demotedNodes() string {
 }
 
 // deleteNode deletes a Node, as the existence check reports it.
-func (s *site) deleteNode(node string) {
+func (s *testStore) deleteNode(node string) {
 	s.label(node, "")
 	s.TakePendingChecks()
 	s.ResolveChecks(map[string]bool{node: false}, s.now)
@@ -65,26 +65,26 @@ func (s *site) deleteNode(node string) {
 // The demotion stays for a while, unless the node is known to be back.
 func TestDeletedNodeStaysDemoted(t *testing.T) {
 	for name, test := range map[string]struct {
-		then func(*site)
+		then func(*testStore)
 		want string
 	}{
-		"nothing happens":          {func(s *site) { s.advance(deletedNodeRetention - 1) }, "[node-1]"},
-		"nothing happens for long": {func(s *site) { s.advance(deletedNodeRetention) }, "[]"},
-		"its label is removed": {func(s *site) {
+		"nothing happens":          {func(s *testStore) { s.advance(deletedNodeRetention - 1) }, "[node-1]"},
+		"nothing happens for long": {func(s *testStore) { s.advance(deletedNodeRetention) }, "[]"},
+		"its label is removed": {func(s *testStore) {
 			s.label("node-1", "true")
 			s.label("node-1", "")
 			s.ResolveChecks(map[string]bool{"node-1": true}, s.now)
 		}, "[]"},
-		"it returns with the label set to false": {func(s *site) { s.label("node-1", "false") }, "[]"},
-		"it returns with the label":              {func(s *site) { s.label("node-1", "true"); s.advance(time.Hour) }, "[node-1]"},
-		"it returns and is deleted again": {func(s *site) {
+		"it returns with the label set to false": {func(s *testStore) { s.label("node-1", "false") }, "[]"},
+		"it returns with the label":              {func(s *testStore) { s.label("node-1", "true"); s.advance(time.Hour) }, "[node-1]"},
+		"it returns and is deleted again": {func(s *testStore) {
 			s.advance(deletedNodeRetention - 1)
 			s.label("node-1", "true")
 			s.deleteNode("node-1")
 			s.advance(deletedNodeRetention - 1)
 		}, "[node-1]"},
 	} {
-		s := newSite()
+		s := newTestStore()
 		s.label("node-1", "20261122T1800Z")
 		if got := s.demotedNodes(); got != "[node-1]" {
 			t.Fatalf("%s: demoted nodes %s", name, got)
@@ -102,7 +102,7 @@ func TestDeletedNodeStaysDemoted(t *testing.T) {
 
 // The check starts once. Without a result the node counts as existing.
 func TestAMissingLabelStartsAnExistenceCheck(t *testing.T) {
-	s := newSite()
+	s := newTestStore()
 	for _, node := range []string{"node-1", "node-2", "node-3", "node-4"} {
 		s.label(node, "true")
 		s.label(node, "")
@@ -134,7 +134,7 @@ func TestAMissingLabelStartsAnExistenceCheck(t *testing.T) {
 
 // An evacuation expires only while the Node still has the label.
 func TestEvacuationExpiry(t *testing.T) {
-	s := newSite()
+	s := newTestStore()
 	for node, value := range map[string]string{
 		"node-1": "20261122T1710Z", "node-2": "20261122T1720Z", "node-3": "true", "node-4": "20261122T1710Z", "node-5": "20261122T1659Z",
 	} {

@@ -38,10 +38,10 @@ type fact struct {
 
 func (f fact) isPending() bool { return !f.isKnown && !f.isTimedOut }
 
-func newLabelGate(timers *deadline.Queue[timer], isKnown func(policy.Key) bool) labelGate {
+func newLabelGate(timers *deadline.Queue[timer], isPublishedKey func(policy.Key) bool) labelGate {
 	return labelGate{
 		keys: map[model.ObjectName][]policy.Key{}, uses: map[policy.Key]int{}, measured: map[model.ObjectName]bool{},
-		blocked: map[model.ObjectName]bool{}, timedOut: map[policy.Key]bool{}, isPublishedKey: isKnown, timers: timers,
+		blocked: map[model.ObjectName]bool{}, timedOut: map[policy.Key]bool{}, isPublishedKey: isPublishedKey, timers: timers,
 	}
 }
 

@@ -130,5 +130,5 @@ func (s *sourceState) names(yield func(string) bool) {
 	}
 }
 
-// isKnown reports whether all slices contain a label.
-func (s *sourceState) isKnown(key policy.Key) bool { return s.slicesByKey[key] == len(s.slices) }
+// isPublishedKey reports whether all slices contain a label.
+func (s *sourceState) isPublishedKey(key policy.Key) bool { return s.slicesByKey[key] == len(s.slices) }

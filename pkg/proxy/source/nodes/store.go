@@ -55,7 +55,7 @@ func NewStore(self string) *Store {
 		fullNodes: map[string]*model.Node{}, peers: map[string]*model.Node{}, delivered: map[string]*model.Node{},
 	}
 	s.demotionTracker = newDemotionTracker(&s.timers)
-	s.labelGate = newLabelGate(&s.timers, func(key policy.Key) bool { return s.current.isKnown(key) })
+	s.labelGate = newLabelGate(&s.timers, func(key policy.Key) bool { return s.current.isPublishedKey(key) })
 	return s
 }
 

@@ -39,8 +39,8 @@ type Counters struct {
 	mutex    sync.Mutex
 	tiers    map[string]bool
 	node     buckets
-	zones    map[zones]*Traffic
-	services *services // nil unless counted by Service
+	zones    map[zonePair]*Traffic
+	services *serviceCounts // nil unless counted by Service
 	tracker  flowTracker
 }
 
@@ -84,19 +84,19 @@ func (b buckets) bucket(key bucketKey) *Count {
 }
 
 // zonePair is this node's zone and the zone of an endpoint.
-type zones struct{ source, endpoint string }
+type zonePair struct{ source, endpoint string }
 
 // NewCounters returns Counters with zero counts.
 func NewCounters(settings Settings) *Counters {
 	c := &Counters{
 		tiers: map[string]bool{"*": true, selection.TierHint: true, selection.TierNone: true},
-		node:  buckets{}, zones: map[zones]*Traffic{}, tracker: newFlowTracker(),
+		node:  buckets{}, zones: map[zonePair]*Traffic{}, tracker: newFlowTracker(),
 	}
 	for _, key := range settings.Keys {
 		c.tiers[key] = true
 	}
 	if settings.PerService {
-		c.services = newServices(settings.MaxServices)
+		c.services = newServiceCounts(settings.MaxServices)
 	}
 	return c
 }
@@ -118,10 +118,10 @@ func (c *Counters) add(origin *serviceindex.Attribution, count Count, now time.T
 }
 
 func (c *Counters) zoneTraffic(location serviceindex.Location) *Traffic {
-	pair := zones{location.OwnZone, location.Zone}
+	pair := zonePair{location.OwnZone, location.Zone}
 	traffic := c.zones[pair]
 	if traffic == nil && len(c.zones) >= maxNamedZones {
-		pair = zones{otherZones, otherZones}
+		pair = zonePair{otherZones, otherZones}
 		traffic = c.zones[pair]
 	}
 	if traffic == nil {

@@ -22,8 +22,8 @@ var toB = &serviceindex.Attribution{
 }
 
 // sum returns the total of all counts.
-func sum(l *Counters) (all Count) {
-	l.Node(func(row Row) { all.add(row.Count) })
+func sum(c *Counters) (all Count) {
+	c.Node(func(row Row) { all.add(row.Count) })
 	return all
 }
 
@@ -31,47 +31,47 @@ func sum(l *Counters) (all Count) {
 type step func(*Counters, conntrack.Entry)
 
 func onDestroy(sent, received uint64) step {
-	return func(l *Counters, e conntrack.Entry) {
+	return func(c *Counters, e conntrack.Entry) {
 		e = withTraffic(e, sent, received)
-		l.OnDestroy(&e, toB, start)
+		c.OnDestroy(&e, toB, start)
 	}
 }
 
-func beginDump(l *Counters, _ conntrack.Entry) { l.BeginDump() }
+func beginDump(c *Counters, _ conntrack.Entry) { c.BeginDump() }
 
 func onEntry(sent, received uint64) step {
-	return func(l *Counters, e conntrack.Entry) {
+	return func(c *Counters, e conntrack.Entry) {
 		e = withTraffic(e, sent, received)
-		l.OnEntry(&e, toB, toB, start)
+		c.OnEntry(&e, toB, toB, start)
 	}
 }
 
 func endDumpAfter(after time.Duration) step {
-	return func(l *Counters, _ conntrack.Entry) {
-		l.EndDump(true, func(model.ObjectName) bool { return true }, start.Add(after))
+	return func(c *Counters, _ conntrack.Entry) {
+		c.EndDump(true, func(model.ObjectName) bool { return true }, start.Add(after))
 	}
 }
 
-func endDump(l *Counters, e conntrack.Entry) { endDumpAfter(0)(l, e) }
+func endDump(c *Counters, e conntrack.Entry) { endDumpAfter(0)(c, e) }
 
-func truncateDump(l *Counters, _ conntrack.Entry) {
-	l.EndDump(false, func(model.ObjectName) bool { return true }, start)
+func truncateDump(c *Counters, _ conntrack.Entry) {
+	c.EndDump(false, func(model.ObjectName) bool { return true }, start)
 }
 
 // dumpWith is a dump that has the entry.
 func dumpWith(sent, received uint64) step {
-	return func(l *Counters, e conntrack.Entry) { beginDump(l, e); onEntry(sent, received)(l, e); endDump(l, e) }
+	return func(c *Counters, e conntrack.Entry) { beginDump(c, e); onEntry(sent, received)(c, e); endDump(c, e) }
 }
 
 // dumpWithout is a dump without the entry.
-func dumpWithout(l *Counters, e conntrack.Entry) { beginDump(l, e); endDump(l, e) }
+func dumpWithout(c *Counters, e conntrack.Entry) { beginDump(c, e); endDump(c, e) }
 
 func withState(status conntrack.Status, state uint8, do step) step {
-	return func(l *Counters, e conntrack.Entry) { e.Status, e.State = status, state; do(l, e) }
+	return func(c *Counters, e conntrack.Entry) { e.Status, e.State = status, state; do(c, e) }
 }
 
 func with(edit func(*conntrack.Entry), do step) step {
-	return func(l *Counters, e conntrack.Entry) { edit(&e); do(l, e) }
+	return func(c *Counters, e conntrack.Entry) { edit(&e); do(c, e) }
 }
 
 // withID uses another entry of the same connection.
@@ -172,11 +172,11 @@ func TestConnectionsAreCounted(t *testing.T) {
 		"no counters":    {[]step{dumpWithout, onDestroy(0, 0)}, connectionCount(1, 0, 0)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := NewCounters(Settings{})
+			c := NewCounters(Settings{})
 			for _, do := range test.steps {
-				do(l, entry("10.0.1.9:1", "10.96.0.1:80", "10.0.3.1:8080"))
+				do(c, entry("10.0.1.9:1", "10.96.0.1:80", "10.0.3.1:8080"))
 			}
-			if got := sum(l); got != test.want {
+			if got := sum(c); got != test.want {
 				t.Errorf("got %+v, want %+v", got, test.want)
 			}
 		})
@@ -199,20 +199,20 @@ func TestADumpOverridesADestroyEvent(t *testing.T) {
 		"ours, of another Service":    {toB, &serviceindex.Attribution{Service: api}, 10, connectionCount(1, 10, 0), Missed{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := NewCounters(Settings{})
+			c := NewCounters(Settings{})
 			dump := func(bytes uint64) {
-				l.BeginDump()
+				c.BeginDump()
 				e := withTraffic(ours, bytes, 0)
-				l.OnEntry(&e, test.inDump, test.atEnd, start)
-				l.EndDump(true, func(model.ObjectName) bool { return true }, start)
+				c.OnEntry(&e, test.inDump, test.atEnd, start)
+				c.EndDump(true, func(model.ObjectName) bool { return true }, start)
 			}
-			l.BeginDump()
-			l.EndDump(true, func(model.ObjectName) bool { return true }, start)
+			c.BeginDump()
+			c.EndDump(true, func(model.ObjectName) bool { return true }, start)
 			dump(test.bytes / 2)
 			dump(test.bytes)
 			e := withTraffic(ours, test.bytes, 0)
-			l.OnDestroy(&e, test.atEnd, start)
-			if got, state := sum(l), l.State(); got != test.want || state != (State{Missed: test.missed}) {
+			c.OnDestroy(&e, test.atEnd, start)
+			if got, state := sum(c), c.State(); got != test.want || state != (State{Missed: test.missed}) {
 				t.Errorf("got %+v and %+v, want %+v and %+v", got, state, test.want, test.missed)
 			}
 		})
@@ -221,26 +221,26 @@ func TestADumpOverridesADestroyEvent(t *testing.T) {
 
 // Bytes are missed if counters were reset or did not exist.
 func TestLostEventsAreReported(t *testing.T) {
-	l, e := NewCounters(Settings{}), entry("10.0.1.9:1", "10.96.0.1:80", "10.0.3.1:8080")
+	c, e := NewCounters(Settings{}), entry("10.0.1.9:1", "10.96.0.1:80", "10.0.3.1:8080")
 	for _, do := range []step{
 		dumpWithout, dumpWith(5*mib, 0), dumpWith(2*mib, 0), onDestroy(1, 0), withID(2, withoutCounters(onDestroy(0, 0))), withID(3, dumpWith(2*mib, 0)),
 	} {
-		do(l, e)
+		do(c, e)
 	}
-	if want := (Missed{CountersReset: 2, NoCounters: 1}); l.State().Missed != want {
-		t.Errorf("got %+v, want %+v", l.State().Missed, want)
+	if want := (Missed{CountersReset: 2, NoCounters: 1}); c.State().Missed != want {
+		t.Errorf("got %+v, want %+v", c.State().Missed, want)
 	}
 }
 
 func TestConnectionsOfOtherProgramsAreMissed(t *testing.T) {
-	l := NewCounters(Settings{})
-	l.BeginDump()
-	l.EndDump(true, nil, start)
+	c := NewCounters(Settings{})
+	c.BeginDump()
+	c.EndDump(true, nil, start)
 	translated, plain := entry("10.0.1.9:1", "192.0.2.1:8080", "10.0.3.1:8080"), entry("10.0.1.9:1", "10.0.3.1:8080", "10.0.3.1:8080")
 	plain.Status = conntrack.SeenReply
-	l.OnDestroy(&translated, nil, start)
-	l.OnDestroy(&plain, nil, start)
-	if got := l.State(); got != (State{Missed: Missed{OtherProgram: 1}}) || sum(l) != (Count{}) {
+	c.OnDestroy(&translated, nil, start)
+	c.OnDestroy(&plain, nil, start)
+	if got := c.State(); got != (State{Missed: Missed{OtherProgram: 1}}) || sum(c) != (Count{}) {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -260,8 +260,8 @@ type generator struct {
 	events   []conntrack.Entry // events in flight
 	dumped   []conntrack.Entry // entries read and in flight
 	inDump   bool
-	number   uint32
-	truth    Count
+	lastID   uint32
+	want     Count
 	now      time.Time
 }
 
@@ -269,14 +269,14 @@ func (g *generator) step() {
 	g.now = g.now.Add(time.Duration(g.random.IntN(500)) * time.Millisecond)
 	switch g.random.IntN(8) {
 	case 0:
-		g.number++
-		e := entry(fmt.Sprintf("10.0.1.9:%d", 1+g.number%50), "10.96.0.1:80", "10.0.3.1:8080")
-		e.ID = g.number
+		g.lastID++
+		e := entry(fmt.Sprintf("10.0.1.9:%d", 1+g.lastID%50), "10.96.0.1:80", "10.0.3.1:8080")
+		e.ID = g.lastID
 		g.alive = append(g.alive, &kernelFlow{entry: e})
-		g.truth.Connections++
+		g.want.Connections++
 	case 1, 2, 3:
 		if len(g.alive) > 0 {
-			g.move(&g.alive[g.random.IntN(len(g.alive))].entry)
+			g.addTraffic(&g.alive[g.random.IntN(len(g.alive))].entry)
 		}
 	case 4:
 		if len(g.alive) > 0 {
@@ -291,12 +291,12 @@ func (g *generator) step() {
 	}
 }
 
-func (g *generator) move(e *conntrack.Entry) {
+func (g *generator) addTraffic(e *conntrack.Entry) {
 	sent, received := g.random.Uint64N(mib), g.random.Uint64N(mib/2)
 	e.Sent.Bytes += sent
 	e.Received.Bytes += received
-	g.truth.Sent += sent
-	g.truth.Received += received
+	g.want.Sent += sent
+	g.want.Received += received
 }
 
 func (g *generator) sendEvents() {
@@ -365,7 +365,7 @@ func TestEverySumIsExact(t *testing.T) {
 		for len(g.events) > 0 {
 			g.sendEvents()
 		}
-		if diff := cmp.Diff(g.truth, sum(g.counters)); diff != "" {
+		if diff := cmp.Diff(g.want, sum(g.counters)); diff != "" {
 			t.Fatalf("seed %d (-moved +counted):\n%s", seed, diff)
 		}
 		if tracked := g.counters.State().Tracked; tracked > 0 {
@@ -390,8 +390,8 @@ func TestARestartCountsNothingTwice(t *testing.T) {
 				}
 				for i := range g.alive {
 					if e := &g.alive[i].entry; isSmall && isLong(e) {
-						g.truth.Sent -= e.Sent.Bytes
-						g.truth.Received -= e.Received.Bytes
+						g.want.Sent -= e.Sent.Bytes
+						g.want.Received -= e.Received.Bytes
 						e.Sent.Bytes, e.Received.Bytes = 0, 0 // as if it had no traffic
 					}
 				}
@@ -418,36 +418,36 @@ func TestARestartCountsNothingTwice(t *testing.T) {
 		}
 		both := sum(g.counters)
 		both.add(earlier)
-		if both.Connections > g.truth.Connections || both.Sent > g.truth.Sent || both.Received > g.truth.Received {
-			t.Fatalf("seed %d: counted %+v of %+v", seed, both, g.truth)
+		if both.Connections > g.want.Connections || both.Sent > g.want.Sent || both.Received > g.want.Received {
+			t.Fatalf("seed %d: counted %+v of %+v", seed, both, g.want)
 		}
-		if isSmall && both != g.truth {
-			t.Fatalf("seed %d: counted %+v of %+v", seed, both, g.truth)
+		if isSmall && both != g.want {
+			t.Fatalf("seed %d: counted %+v of %+v", seed, both, g.want)
 		}
 	}
 }
 
 func TestTheTrackerIsBounded(t *testing.T) {
-	l := NewCounters(Settings{})
+	c := NewCounters(Settings{})
 	const more = 1000
 	dump := func() {
-		l.BeginDump()
+		c.BeginDump()
 		for i := range uint32(maxTracked + more) {
 			e := withTraffic(entry("10.0.1.9:1", "10.96.0.1:80", "10.0.3.1:8080"), 2*mib, 0)
 			e.ID = i
-			l.OnEntry(&e, toB, toB, start)
+			c.OnEntry(&e, toB, toB, start)
 		}
-		l.EndDump(true, func(model.ObjectName) bool { return true }, start)
+		c.EndDump(true, func(model.ObjectName) bool { return true }, start)
 	}
-	l.BeginDump()
-	l.EndDump(true, func(model.ObjectName) bool { return true }, start)
+	c.BeginDump()
+	c.EndDump(true, func(model.ObjectName) bool { return true }, start)
 	dump()
 	dump()
-	state := l.State()
+	state := c.State()
 	if state.Tracked != maxTracked {
 		t.Errorf("got %+v, want maxTracked flows tracked", state)
 	}
-	if got := sum(l).Connections; got != maxTracked {
+	if got := sum(c).Connections; got != maxTracked {
 		t.Errorf("%d connections are counted, want only the tracked ones", got)
 	}
 }

@@ -33,7 +33,7 @@ type flowTracker struct {
 	seed  maphash.Seed
 	flows map[key]trackedFlow
 	// awaitsFirstDump is true until the first complete dump.
-	isFirst bool
+	awaitsFirstDump bool
 	// dumping is true during a dump. Some of its flows may have ended since the kernel read them; ended contains those of
 	// them that the dump could start to track.
 	dumping    bool
@@ -66,11 +66,11 @@ type trackedFlow struct {
 	counted             Traffic
 	countedAsConnection bool
 	lastDump            uint32
-	missing             uint32 // since when it is missing in dumps, in Unix seconds; 0 if the last dump had it
+	missingSince        uint32 // since when it is missing in dumps, in Unix seconds; 0 if the last dump had it
 }
 
 func newFlowTracker() flowTracker {
-	return flowTracker{seed: maphash.MakeSeed(), flows: map[key]trackedFlow{}, ended: map[key]bool{}, isFirst: true}
+	return flowTracker{seed: maphash.MakeSeed(), flows: map[key]trackedFlow{}, ended: map[key]bool{}, awaitsFirstDump: true}
 }
 
 // tuples are hashed into a key.
@@ -147,7 +147,7 @@ func (t *flowTracker) onDestroy(e *conntrack.Entry, origin *serviceindex.Attribu
 	flow, isTracked := t.flows[k]
 	delete(t.flows, k)
 	switch {
-	case !isTracked && isLong(e) && t.dumping && t.isFirst:
+	case !isTracked && isLong(e) && t.dumping && t.awaitsFirstDump:
 		return nil, Count{} // an earlier process may have counted an unknown part of it
 	case !isTracked:
 		flow.origin = origin
@@ -190,11 +190,11 @@ func (t *flowTracker) onEntry(e *conntrack.Entry, origin, atEnd *serviceindex.At
 		}
 		flow.origin = origin
 	}
-	flow.lastDump, flow.missing = t.dumpNumber, 0
+	flow.lastDump, flow.missingSince = t.dumpNumber, 0
 	var count Count
 	switch {
 	case flow.origin == nil:
-	case !isTracked && isTrackable && t.isFirst:
+	case !isTracked && isTrackable && t.awaitsFirstDump:
 		flow.counted, flow.countedAsConnection = trafficOf(e), true
 	case isTrackable || flow.counted != Traffic{}:
 		count = t.uncounted(&flow, e)
@@ -207,7 +207,7 @@ func (t *flowTracker) onEntry(e *conntrack.Entry, origin, atEnd *serviceindex.At
 // shouldTrack reports whether an untracked flow should be tracked. The entry of a closed flow expires soon, so it is
 // not tracked. But before the first dump, an earlier process may have counted part of it.
 func (t *flowTracker) shouldTrack(e *conntrack.Entry) bool {
-	return isLong(e) && (t.isFirst || !IsClosed(e))
+	return isLong(e) && (t.awaitsFirstDump || !IsClosed(e))
 }
 
 // endDump ends a dump, and drops flows that have been missing in dumps for missingGrace without a DESTROY event.
@@ -217,15 +217,15 @@ func (t *flowTracker) endDump(isComplete bool, now time.Time) {
 	if !isComplete {
 		return
 	}
-	t.isFirst = false
+	t.awaitsFirstDump = false
 	nowSeconds := uint32(now.Unix())
 	for k, flow := range t.flows {
 		switch {
 		case flow.lastDump == t.dumpNumber:
-		case flow.missing == 0:
-			flow.missing = nowSeconds
+		case flow.missingSince == 0:
+			flow.missingSince = nowSeconds
 			t.flows[k] = flow
-		case nowSeconds-flow.missing >= uint32(missingGrace/time.Second):
+		case nowSeconds-flow.missingSince >= uint32(missingGrace/time.Second):
 			delete(t.flows, k)
 		}
 	}

@@ -45,7 +45,7 @@ type Accounting struct {
 	// dumpRequested signals that DESTROY events were lost: a dump counts the connections that still exist.
 	dumpRequested notify.Signal
 	// lastDumpFailed reports whether the last dump failed. A failure is not logged again until a dump succeeds.
-	loggedFailure bool
+	lastDumpFailed bool
 
 	mutex        sync.Mutex
 	subscription *conntrack.DestroyEvents // nil while there is no subscription
@@ -133,7 +133,7 @@ func (a *Accounting) count(ctx context.Context) error {
 
 // consumeEvents counts connections from their DESTROY events.
 func (a *Accounting) consumeEvents(ctx context.Context, events *conntrack.DestroyEvents) error {
-	count := func(e *conntrack.Entry) { a.Counters.OnDestroy(e, a.Index.OfEnded(e), time.Now()) }
+	count := func(e *conntrack.Entry) { a.Counters.OnDestroy(e, a.Index.AttributeEnded(e), time.Now()) }
 	for ctx.Err() == nil {
 		err := events.Receive(ctx, count)
 		switch {
@@ -164,7 +164,7 @@ func (a *Accounting) dumpOnce(ctx context.Context) {
 	translated := conntrack.Filter{Status: conntrack.DestinationNAT, Mask: conntrack.DestinationNAT}
 	now := time.Now()
 	_, err := a.kernel.Table.Dump(ctx, translated, func(e *conntrack.Entry) bool {
-		a.Counters.OnEntry(e, a.Index.Attribute(e), a.Index.OfEnded(e), now)
+		a.Counters.OnEntry(e, a.Index.Attribute(e), a.Index.AttributeEnded(e), now)
 		return true
 	})
 	a.Counters.EndDump(err == nil, a.Index.Has, time.Now())
@@ -172,8 +172,8 @@ func (a *Accounting) dumpOnce(ctx context.Context) {
 		a.log.Info("started to count connections", "alreadyOpen", a.Counters.State().Tracked)
 	}
 	isFailure := err != nil && ctx.Err() == nil && !errors.Is(err, conntrack.ErrInterrupted)
-	if isFailure && !a.loggedFailure {
+	if isFailure && !a.lastDumpFailed {
 		a.log.Warn("failed to count long connections before they end; retrying", "error", err)
 	}
-	a.loggedFailure = isFailure
+	a.lastDumpFailed = isFailure
 }

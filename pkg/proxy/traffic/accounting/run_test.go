@@ -24,11 +24,11 @@ import (
 
 // counting runs Accounting on a namespace's connection table, all of whose connections belong to web.
 type counting struct {
-	t         *testing.T
-	namespace *netns.Namespace
-	conn      *conntrack.Conn
-	table     *connections.Table
-	accounts  *Accounting
+	t          *testing.T
+	namespace  *netns.Namespace
+	conn       *conntrack.Conn
+	table      *connections.Table
+	accounting *Accounting
 }
 
 func newCounting(t *testing.T, adapt func(*Kernel)) *counting {
@@ -46,12 +46,12 @@ func newCounting(t *testing.T, adapt func(*Kernel)) *counting {
 	if adapt != nil {
 		adapt(&kernel)
 	}
-	c.accounts = New(Settings{}, indexOfWeb("10.96.0.10:80", "10.244.2.1:8080"), kernel, slog.New(slog.DiscardHandler))
+	c.accounting = New(Settings{}, indexOfWeb("10.96.0.10:80", "10.244.2.1:8080"), kernel, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = c.accounts.Run(ctx) // always nil
+		_ = c.accounting.Run(ctx) // always nil
 	}()
 	t.Cleanup(func() { cancel(); <-done })
 	return c
@@ -60,14 +60,14 @@ func newCounting(t *testing.T, adapt func(*Kernel)) *counting {
 // begin starts counting: all Services are synced.
 func (c *counting) begin() {
 	c.t.Helper()
-	c.accounts.Index.OnSynced(selection.SyncState{})
-	wait.Until(c.t, "the first dump", func() bool { return c.accounts.Dumps() > 0 })
+	c.accounting.Index.OnSynced(selection.SyncState{})
+	wait.Until(c.t, "the first dump", func() bool { return c.accounting.Dumps() > 0 })
 }
 
-func (c *counting) insert(number int) {
+func (c *counting) insert(count int) {
 	c.t.Helper()
 	client := addrPort("10.244.1.9:1").Addr()
-	for i := range number {
+	for i := range count {
 		c.table.Insert(connections.Connection{
 			Protocol: model.TCP, OrigSrc: netip.AddrPortFrom(client, uint16(1000+i)), OrigDst: addrPort("10.96.0.10:80"), ReplySrc: addrPort("10.244.2.1:8080"),
 			State: conntrack.TCPEstablished, IsReplied: true,
@@ -77,7 +77,7 @@ func (c *counting) insert(number int) {
 }
 
 // destroyAll destroys all connections and returns their number.
-func (c *counting) end() (ended int) {
+func (c *counting) destroyAll() (ended int) {
 	c.t.Helper()
 	var all []conntrack.Entry
 	collect := func(e *conntrack.Entry) bool { all = append(all, *e); return true }
@@ -105,18 +105,18 @@ func TestABurstIsCountedOrReportedAsLost(t *testing.T) {
 		kernel.Subscribe = func(int) (*conntrack.DestroyEvents, error) { return subscribe(64 << 10) }
 	})
 	c.begin()
-	dumps := c.accounts.Dumps()
+	dumps := c.accounting.Dumps()
 	c.insert(burst)
-	c.accounts.Counters.mutex.Lock() // this blocks the receiver of events
-	go func() { <-release; c.accounts.Counters.mutex.Unlock() }()
-	ended := c.end()
+	c.accounting.Counters.mutex.Lock() // this blocks the receiver of events
+	go func() { <-release; c.accounting.Counters.mutex.Unlock() }()
+	ended := c.destroyAll()
 	if remaining := c.namespace.Exec("cat", "/proc/sys/net/netfilter/nf_conntrack_count"); strings.TrimSpace(remaining) != "0" {
 		t.Errorf("%s entries remain in the table", remaining)
 	}
 	close(release)
-	wait.Until(t, "lost events, and a dump", func() bool { return c.accounts.LostEvents() > 0 && c.accounts.Dumps() > dumps })
+	wait.Until(t, "lost events, and a dump", func() bool { return c.accounting.LostEvents() > 0 && c.accounting.Dumps() > dumps })
 	wait.Success(t, "every event is counted or reported as lost", func() error {
-		if got, lost := sum(c.accounts.Counters).Connections, c.accounts.LostEvents(); ended != burst || got == 0 || got+lost != burst {
+		if got, lost := sum(c.accounting.Counters).Connections, c.accounting.LostEvents(); ended != burst || got == 0 || got+lost != burst {
 			return fmt.Errorf("of %d ended connections %d are counted, and %d are reported as lost", ended, got, lost)
 		}
 		return nil
@@ -133,6 +133,6 @@ func TestNothingIsDumpedBeforeServicesAreLoaded(t *testing.T) {
 	if subscriptions.Load() != 0 {
 		t.Error("subscribed before the first sync")
 	}
-	c.accounts.Index.OnSynced(selection.SyncState{})
+	c.accounting.Index.OnSynced(selection.SyncState{})
 	wait.Until(t, "an attempt", func() bool { return subscriptions.Load() == 1 })
 }

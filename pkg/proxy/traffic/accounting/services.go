@@ -16,7 +16,7 @@ const (
 	// three metrics. Every Service has one pair of each locality with OtherTier for itself; the rest form a common pool.
 	PairsPerService = 2 * len(serviceindex.Localities)
 	// maxPooledPairs is the maximum number of pairs of the pool that one Service may have.
-	maxPooledSeries = 16
+	maxPooledPairs = 16
 	// seriesRetention is how long a Service must have been deleted before its series are deleted.
 	seriesRetention = time.Hour
 )
@@ -25,7 +25,7 @@ const (
 // of the pool go to the Services that have traffic first. But a namespace with fewer of them takes one from a namespace
 // with more, until all namespaces that need some have equally many. The counts of a slot or pair are dropped with it: a
 // counter may restart, but must not jump.
-type services struct {
+type serviceCounts struct {
 	named         map[model.ObjectName]*namedService
 	unnamedCounts buckets
 	quota         *fair.Quota // slots for named Services
@@ -34,21 +34,21 @@ type services struct {
 
 // namedService is the state of a Service with series of its own.
 type namedService struct {
-	counts       buckets
-	pooledSeries int       // pairs of the common pool
-	lastTraffic  time.Time // when the Service last had traffic
-	deletedAt    time.Time // since when the Service does not exist; zero if it exists
+	counts      buckets
+	pooledPairs int       // pairs of the common pool
+	lastTraffic time.Time // when the Service last had traffic
+	deletedAt   time.Time // since when the Service does not exist; zero if it exists
 }
 
-func newServices(limit int) *services {
-	return &services{
+func newServiceCounts(limit int) *serviceCounts {
+	return &serviceCounts{
 		named: map[model.ObjectName]*namedService{}, unnamedCounts: buckets{},
 		quota: fair.NewQuota(limit), pool: fair.NewQuota(limit * (PairsPerService - len(serviceindex.Localities))),
 	}
 }
 
 // counterFor returns the counter for a connection of a Service.
-func (s *services) counterFor(origin *serviceindex.Attribution, key bucketKey, now time.Time) *Count {
+func (s *serviceCounts) counterFor(origin *serviceindex.Attribution, key bucketKey, now time.Time) *Count {
 	service := s.acquireSlot(origin.Service)
 	if service == nil {
 		return s.unnamedCounts.bucket(key)
@@ -59,8 +59,8 @@ func (s *services) counterFor(origin *serviceindex.Attribution, key bucketKey, n
 		return count
 	}
 	if key.tier != OtherTier {
-		if service.pooledSeries < maxPooledSeries && s.takePair(origin.Service.Namespace) {
-			service.pooledSeries++
+		if service.pooledPairs < maxPooledPairs && s.takePair(origin.Service.Namespace) {
+			service.pooledPairs++
 		} else {
 			key.tier = OtherTier
 		}
@@ -69,28 +69,28 @@ func (s *services) counterFor(origin *serviceindex.Attribution, key bucketKey, n
 }
 
 // acquireSlot returns the state of a named Service, after giving it a slot if it has none; nil if there is no free slot.
-func (s *services) acquireSlot(service model.ObjectName) *namedService {
-	series := s.named[service]
-	if series == nil {
-		if s.quota.Free() == 0 && s.quota.ShouldRelease(service.Namespace) {
+func (s *serviceCounts) acquireSlot(name model.ObjectName) *namedService {
+	state := s.named[name]
+	if state == nil {
+		if s.quota.Free() == 0 && s.quota.ShouldRelease(name.Namespace) {
 			s.releaseSlot()
 		}
-		if !s.quota.Acquire(service.Namespace) {
+		if !s.quota.Acquire(name.Namespace) {
 			return nil
 		}
-		series = &namedService{counts: buckets{}}
-		s.named[service] = series
+		state = &namedService{counts: buckets{}}
+		s.named[name] = state
 	}
-	return series
+	return state
 }
 
 // releaseSlot frees the slot of a Service in a namespace with the most slots: the Service whose last traffic is oldest.
-func (s *services) releaseSlot() {
+func (s *serviceCounts) releaseSlot() {
 	var victim model.ObjectName
-	var least *namedService
+	var oldest *namedService
 	for name, service := range s.named {
-		if s.quota.Used(name.Namespace) == s.quota.MaxUsed() && (least == nil || service.isEvictedBefore(least, name, victim)) {
-			victim, least = name, service
+		if s.quota.Used(name.Namespace) == s.quota.MaxUsed() && (oldest == nil || service.isEvictedBefore(oldest, name, victim)) {
+			victim, oldest = name, service
 		}
 	}
 	s.remove(victim)
@@ -101,8 +101,8 @@ func (n *namedService) isEvictedBefore(other *namedService, name, otherName mode
 	return cmp.Or(n.lastTraffic.Compare(other.lastTraffic), name.Compare(otherName)) < 0
 }
 
-func (s *services) remove(name model.ObjectName) {
-	for range s.named[name].pooledSeries {
+func (s *serviceCounts) remove(name model.ObjectName) {
+	for range s.named[name].pooledPairs {
 		s.pool.Release(name.Namespace)
 	}
 	s.quota.Release(name.Namespace)
@@ -112,13 +112,13 @@ func (s *services) remove(name model.ObjectName) {
 // takePair takes a pair of the pool for a namespace. If none is free, a namespace that has more loses one: of its
 // Service with the most pairs, the pair with the fewest connections. Those connections count under OtherTier from then
 // on.
-func (s *services) takePair(namespace string) bool {
+func (s *serviceCounts) takePair(namespace string) bool {
 	if s.pool.Free() == 0 && s.pool.ShouldRelease(namespace) {
 		var victim model.ObjectName
 		var largest *namedService
 		for name, service := range s.named {
-			if s.pool.Used(name.Namespace) == s.pool.MaxUsed() && (largest == nil || service.pooledSeries > largest.pooledSeries ||
-				service.pooledSeries == largest.pooledSeries && service.isEvictedBefore(largest, name, victim)) {
+			if s.pool.Used(name.Namespace) == s.pool.MaxUsed() && (largest == nil || service.pooledPairs > largest.pooledPairs ||
+				service.pooledPairs == largest.pooledPairs && service.isEvictedBefore(largest, name, victim)) {
 				victim, largest = name, service
 			}
 		}
@@ -139,11 +139,11 @@ func (n *namedService) dropSmallestPair() {
 		}
 	}
 	delete(n.counts, *least)
-	n.pooledSeries--
+	n.pooledPairs--
 }
 
 // expire drops the Services that were deleted at least seriesRetention ago.
-func (s *services) expire(exists func(model.ObjectName) bool, now time.Time) {
+func (s *serviceCounts) expire(exists func(model.ObjectName) bool, now time.Time) {
 	for name, service := range s.named {
 		switch {
 		case exists(name):

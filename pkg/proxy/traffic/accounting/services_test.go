@@ -17,15 +17,15 @@ func serviceNumber(i int) model.ObjectName {
 }
 
 // endConnection counts a connection of a Service that sent the given number of bytes.
-func endConnection(l *Counters, service model.ObjectName, location serviceindex.Location, sent uint64, now time.Time) {
+func endConnection(c *Counters, service model.ObjectName, location serviceindex.Location, sent uint64, now time.Time) {
 	e := withTraffic(entry("10.0.1.9:1", "10.96.0.1:80", "10.0.3.1:8080"), sent, 0)
-	l.OnDestroy(&e, &serviceindex.Attribution{Service: service, Location: location}, now)
+	c.OnDestroy(&e, &serviceindex.Attribution{Service: service, Location: location}, now)
 }
 
 // namedServices returns the Services with series, the total count, and the count of the Services without series.
-func namedServices(l *Counters) (named map[model.ObjectName]bool, all, unnamed Count) {
+func namedServices(c *Counters) (named map[model.ObjectName]bool, all, unnamed Count) {
 	named = map[model.ObjectName]bool{}
-	l.Services(func(row Row) {
+	c.Services(func(row Row) {
 		all.add(row.Count)
 		if row.Service == (model.ObjectName{}) {
 			unnamed.add(row.Count)
@@ -43,18 +43,18 @@ func settings(limit int, keys ...string) Settings {
 var sameZone = serviceindex.Location{Locality: serviceindex.SameZone, Tier: "*", Zone: "a", OwnZone: "a"}
 
 func TestOf10000ServicesAtMost500AreNamedAndSumsEqualTotals(t *testing.T) {
-	l := NewCounters(settings(500))
+	c := NewCounters(settings(500))
 	for round := range 3 {
 		for i := range 10_000 {
-			endConnection(l, serviceNumber(i), sameZone, uint64(i+round), start)
+			endConnection(c, serviceNumber(i), sameZone, uint64(i+round), start)
 		}
 	}
-	found, all, rest := namedServices(l)
+	found, all, rest := namedServices(c)
 	if len(found) != 500 {
 		t.Errorf("%d Services are named, want 500", len(found))
 	}
-	if all != sum(l) || all.Connections != 30_000 || rest.Connections != 28_500 {
-		t.Errorf("all Services have %+v, those without a name %+v, and the node %+v", all, rest, sum(l))
+	if all != sum(c) || all.Connections != 30_000 || rest.Connections != 28_500 {
+		t.Errorf("all Services have %+v, those without a name %+v, and the node %+v", all, rest, sum(c))
 	}
 }
 
@@ -65,16 +65,16 @@ func TestNamespacesHaveEqualQuotas(t *testing.T) {
 	service := func(namespace string, i int) model.ObjectName {
 		return model.ObjectName{Namespace: namespace, Name: fmt.Sprint("web-", i)}
 	}
-	l := NewCounters(settings(limit))
+	c := NewCounters(settings(limit))
 	round := func(namespaces ...string) map[string]int {
 		for range 3 {
 			for _, namespace := range namespaces {
 				for i := range 100 {
-					endConnection(l, service(namespace, i), sameZone, 1, start)
+					endConnection(c, service(namespace, i), sameZone, 1, start)
 				}
 			}
 		}
-		found, _, _ := namedServices(l)
+		found, _, _ := namedServices(c)
 		count := map[string]int{}
 		for name := range found {
 			count[name.Namespace]++
@@ -88,14 +88,14 @@ func TestNamespacesHaveEqualQuotas(t *testing.T) {
 	if got := fmt.Sprint(round("other", "late", "greedy")); got != want {
 		t.Errorf("the Namespaces have %v, want %s", got, want)
 	}
-	before, _, _ := namedServices(l)
+	before, _, _ := namedServices(c)
 	round("late", "greedy", "other")
-	if after, _, _ := namedServices(l); fmt.Sprint(after) != fmt.Sprint(before) {
+	if after, _, _ := namedServices(c); fmt.Sprint(after) != fmt.Sprint(before) {
 		t.Errorf("slots keep changing: named were %v, now %v", before, after)
 	}
 	for _, after := range []time.Duration{0, seriesRetention} {
-		l.BeginDump()
-		l.EndDump(true, func(name model.ObjectName) bool { return name.Namespace != "greedy" }, start.Add(after))
+		c.BeginDump()
+		c.EndDump(true, func(name model.ObjectName) bool { return name.Namespace != "greedy" }, start.Add(after))
 	}
 	if got := fmt.Sprint(round("other", "late")); got != "map[late:15 other:15]" {
 		t.Errorf("after the Services of one were deleted, the Namespaces have %v", got)
@@ -105,20 +105,20 @@ func TestNamespacesHaveEqualQuotas(t *testing.T) {
 // Namespaces that were first give up pairs of the pool for others.
 func TestNamespacesHaveEquallyManyPairs(t *testing.T) {
 	keys := []string{"example.com/a", "example.com/b", "example.com/c", "example.com/d"}
-	l := NewCounters(settings(20, keys...)) // 80 pairs in the pool
+	c := NewCounters(settings(20, keys...)) // 80 pairs in the pool
 	tiers := func(namespace string) map[model.ObjectName]int {
 		for range 3 {
 			for i := range 10 {
 				for _, tier := range keys {
 					for _, locality := range serviceindex.Localities {
 						name := model.ObjectName{Namespace: namespace, Name: fmt.Sprint("web-", i)}
-						endConnection(l, name, serviceindex.Location{Locality: locality, Tier: tier}, 1, start)
+						endConnection(c, name, serviceindex.Location{Locality: locality, Tier: tier}, 1, start)
 					}
 				}
 			}
 		}
 		count := map[model.ObjectName]int{}
-		l.Services(func(row Row) {
+		c.Services(func(row Row) {
 			if row.Tier != OtherTier {
 				count[model.ObjectName{Namespace: row.Service.Namespace}]++
 			}
@@ -132,43 +132,43 @@ func TestNamespacesHaveEquallyManyPairs(t *testing.T) {
 	if got := fmt.Sprint(tiers("first")); got != "map[first/:40 second/:40]" {
 		t.Errorf("after the first one had more, the pairs are %s", got)
 	}
-	if _, all, _ := namedServices(l); all.Connections > sum(l).Connections {
-		t.Errorf("counted by Service: %+v; in total: %+v", all, sum(l))
+	if _, all, _ := namedServices(c); all.Connections > sum(c).Connections {
+		t.Errorf("counted by Service: %+v; in total: %+v", all, sum(c))
 	}
 }
 
 func TestADeletedServiceLosesItsSeriesAfterAnHour(t *testing.T) {
-	l := NewCounters(settings(2))
-	endConnection(l, web, sameZone, 1, start)
-	endConnection(l, api, sameZone, 1, start)
-	endConnection(l, serviceNumber(1), sameZone, 1, start)
+	c := NewCounters(settings(2))
+	endConnection(c, web, sameZone, 1, start)
+	endConnection(c, api, sameZone, 1, start)
+	endConnection(c, serviceNumber(1), sameZone, 1, start)
 	dump := func(after time.Duration, existing ...model.ObjectName) {
-		l.BeginDump()
-		l.EndDump(true, func(name model.ObjectName) bool { return slices.Contains(existing, name) }, start.Add(after))
+		c.BeginDump()
+		c.EndDump(true, func(name model.ObjectName) bool { return slices.Contains(existing, name) }, start.Add(after))
 	}
 	dump(0, api, serviceNumber(1))
 	dump(59*time.Minute, api, serviceNumber(1))
-	if found, _, _ := namedServices(l); !found[web] {
+	if found, _, _ := namedServices(c); !found[web] {
 		t.Errorf("after 59 minutes it is no longer named: %v", found)
 	}
 	dump(60*time.Minute, api)
-	found, _, _ := namedServices(l)
+	found, _, _ := namedServices(c)
 	if found[web] || !found[api] {
 		t.Errorf("after an hour, named are %v", found)
 	}
-	endConnection(l, serviceNumber(1), sameZone, 1, start)
-	if found, _, _ := namedServices(l); !found[serviceNumber(1)] {
+	endConnection(c, serviceNumber(1), sameZone, 1, start)
+	if found, _, _ := namedServices(c); !found[serviceNumber(1)] {
 		t.Error("its slot is not free")
 	}
 }
 
 func TestTiers(t *testing.T) {
-	l := NewCounters(settings(1, "topology.kubernetes.io/zone"))
+	c := NewCounters(settings(1, "topology.kubernetes.io/zone"))
 	for _, tier := range []string{"topology.kubernetes.io/zone", "tenants.example/word", "*", "hint", "none"} {
-		endConnection(l, web, serviceindex.Location{Locality: serviceindex.SameZone, Tier: tier, Zone: "a", OwnZone: "a"}, 1, start)
+		endConnection(c, web, serviceindex.Location{Locality: serviceindex.SameZone, Tier: tier, Zone: "a", OwnZone: "a"}, 1, start)
 	}
 	got := map[string]uint64{}
-	l.Services(func(row Row) { got[row.Tier] += row.Connections })
+	c.Services(func(row Row) { got[row.Tier] += row.Connections })
 	want := map[string]uint64{"topology.kubernetes.io/zone": 1, OtherTier: 1, "*": 1, "hint": 1, "none": 1}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got %v, want %v", got, want)
@@ -182,16 +182,16 @@ func TestAllSeriesTogetherAreBounded(t *testing.T) {
 	for i := range 16 {
 		keys = append(keys, fmt.Sprintf("example.com/key-%d", i))
 	}
-	l := NewCounters(settings(limit, keys...))
+	c := NewCounters(settings(limit, keys...))
 	for i := range 1000 {
 		for _, tier := range append(keys, "*", "hint", "none", "tenants.example/word") {
 			for _, locality := range serviceindex.Localities {
-				endConnection(l, serviceNumber(i), serviceindex.Location{Locality: locality, Tier: tier}, 1, start)
+				endConnection(c, serviceNumber(i), serviceindex.Location{Locality: locality, Tier: tier}, 1, start)
 			}
 		}
 	}
 	series := 0
-	l.Services(func(row Row) {
+	c.Services(func(row Row) {
 		if row.Service != (model.ObjectName{}) {
 			series++
 		}
@@ -199,23 +199,23 @@ func TestAllSeriesTogetherAreBounded(t *testing.T) {
 	if series > limit*PairsPerService {
 		t.Errorf("there are %d series, want at most %d", series, limit*PairsPerService)
 	}
-	if _, all, _ := namedServices(l); all.Connections > sum(l).Connections || sum(l).Connections != 1000*20*4 {
-		t.Errorf("counted by Service: %+v; in total: %+v", all, sum(l))
+	if _, all, _ := namedServices(c); all.Connections > sum(c).Connections || sum(c).Connections != 1000*20*4 {
+		t.Errorf("counted by Service: %+v; in total: %+v", all, sum(c))
 	}
 	total := 0
-	l.Node(func(Row) { total++ })
+	c.Node(func(Row) { total++ })
 	if total > 20*4 {
 		t.Errorf("there are %d series of the node", total)
 	}
 }
 
 func TestZonesAreBounded(t *testing.T) {
-	l := NewCounters(Settings{})
+	c := NewCounters(Settings{})
 	for i := range 10 * maxNamedZones {
-		endConnection(l, web, serviceindex.Location{Locality: serviceindex.OtherZone, Zone: fmt.Sprint("zone-", i), OwnZone: "a"}, 1, start)
+		endConnection(c, web, serviceindex.Location{Locality: serviceindex.OtherZone, Zone: fmt.Sprint("zone-", i), OwnZone: "a"}, 1, start)
 	}
 	pairs, bytes := 0, uint64(0)
-	l.Zones(func(_, _ string, traffic Traffic) { pairs, bytes = pairs+1, bytes+traffic.Sent })
+	c.Zones(func(_, _ string, traffic Traffic) { pairs, bytes = pairs+1, bytes+traffic.Sent })
 	if pairs != maxNamedZones+1 || bytes != 10*maxNamedZones {
 		t.Errorf("%d pairs have %d bytes", pairs, bytes)
 	}

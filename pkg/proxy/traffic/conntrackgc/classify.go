@@ -62,7 +62,7 @@ func (c *classifier) classify(e *conntrack.Entry) (Class, error) {
 	if e.Protocol == model.UDP {
 		return c.classifyUDP(e)
 	}
-	return c.classifyDial(e)
+	return c.classifyConnection(e)
 }
 
 // classifyUDP classifies a UDP flow. Only flows to frontends that changed since the last scan may be stale. Another
@@ -121,7 +121,7 @@ func (c *classifier) classifyNodePort(frontend *serviceindex.Frontend, e *conntr
 }
 
 // classifyConnection classifies a TCP or SCTP connection. One that has a reply and is not closed always stays.
-func (c *classifier) classifyDial(e *conntrack.Entry) (Class, error) {
+func (c *classifier) classifyConnection(e *conntrack.Entry) (Class, error) {
 	if class := c.classifyByEndpoint(e); !class.IsStale() {
 		return class, nil
 	}
@@ -204,7 +204,7 @@ const (
 //
 // The number of entries that a query reads is not limited: every connection to an address that does not reply adds one,
 // and stale ones may be anywhere among them. The longer a dump takes, the longer the cooldown after it.
-func dialQueries(addrs []netip.Addr, isIncomplete, isClosedDue bool) []query {
+func connectionQueries(addrs []netip.Addr, isIncomplete, isClosedDue bool) []query {
 	if isIncomplete {
 		return []query{{filter: conntrack.Filter{Status: translated, Mask: replied}}}
 	}

@@ -25,7 +25,7 @@ var (
 	// withoutPods is the scope of a node without configured pod addresses.
 	withoutPods = selection.Scope{NodePorts: clusterScope.NodePorts}
 	// onAllAddrs is the scope of a node that serves node ports on every address.
-	onAllAddrs = selection.Scope{Pods: clusterScope.Pods, OnAll: model.Families}
+	onAllAddrs = selection.Scope{Pods: clusterScope.Pods, AllAddrFamilies: model.Families}
 )
 
 // isLocalAddr simulates the kernel of a node with three addresses, one of which is local only by a route.
@@ -115,7 +115,7 @@ func (c *testCluster) newClassifier(now time.Time) *classifier {
 const label = 86
 
 // unrepliedEntry returns the entry of an unreplied TCP connection.
-func dial(client, dialled, replySrc string) conntrack.Entry {
+func unrepliedEntry(client, dialled, replySrc string) conntrack.Entry {
 	from, to, endpoint := netip.MustParseAddrPort(client), netip.MustParseAddrPort(dialled), netip.MustParseAddrPort(replySrc)
 	e := conntrack.Entry{
 		Protocol: model.TCP, Original: conntrack.Tuple{Source: from, Destination: to}, Reply: conntrack.Tuple{Source: endpoint, Destination: from},
@@ -134,13 +134,13 @@ func inState(state uint8) func(*conntrack.Entry) {
 	return func(e *conntrack.Entry) { e.Status, e.State = e.Status|conntrack.SeenReply, state }
 }
 
-func TestWhichDialsAreStale(t *testing.T) {
+func TestWhichConnectionsAreStale(t *testing.T) {
 	const (
 		clusterIP, external, nodePort = "10.96.0.10:80", "203.0.113.1:80", "172.30.0.1:30080"
 		removed, serving, unknown     = "10.244.2.1:8080", "10.244.1.1:8080", "10.244.7.7:8080"
 	)
 	local := func(s *model.Service) { s.ExternalTrafficLocal = true }
-	on := func(dialled, replySrc string) conntrack.Entry { return dial(host, dialled, replySrc) }
+	on := func(dialled, replySrc string) conntrack.Entry { return unrepliedEntry(host, dialled, replySrc) }
 	ofSCTP := func(e *conntrack.Entry) { e.Protocol = model.SCTP }
 	for name, test := range map[string]struct {
 		edit  func(*model.Service)
@@ -150,7 +150,7 @@ func TestWhichDialsAreStale(t *testing.T) {
 		"its endpoint was removed":                   {nil, on(clusterIP, removed), StaleUnreplied},
 		"over an external IP":                        {nil, on(external, removed), StaleUnreplied},
 		"over a node port":                           {nil, on(nodePort, removed), StaleUnreplied},
-		"in IPv6":                                    {nil, dial(host6, "[fd00:96::a]:80", "[fd00:244::2]:8080"), StaleUnreplied},
+		"in IPv6":                                    {nil, unrepliedEntry(host6, "[fd00:96::a]:80", "[fd00:244::2]:8080"), StaleUnreplied},
 		"of SCTP":                                    {nil, with(on(clusterIP, removed), ofSCTP), StaleUnreplied},
 		"its frontend was removed":                   {nil, on("10.96.0.77:80", removed), StaleUnreplied},
 		"its endpoint serves":                        {nil, on(clusterIP, serving), EndpointAllowed},
@@ -169,7 +169,7 @@ func TestWhichDialsAreStale(t *testing.T) {
 		"it is in a zone":                            {nil, with(on(clusterIP, removed), func(e *conntrack.Entry) { e.Zone = 7 }), Foreign},
 
 		"Local, from outside to an endpoint on another node": {local, on(external, "10.244.2.2:8080"), EndpointActive},
-		"Local, from a pod":               {local, dial(pod, external, "10.244.2.2:8080"), EndpointAllowed},
+		"Local, from a pod":               {local, unrepliedEntry(pod, external, "10.244.2.2:8080"), EndpointAllowed},
 		"Local, its endpoint was removed": {local, on(external, removed), StaleUnreplied},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -196,16 +196,16 @@ func TestWhichDialsAreStale(t *testing.T) {
 }
 
 func TestAnEntryStaysIfTheOriginOfItsClientIsUnknown(t *testing.T) {
-	w := newTestCluster(func(s *model.Service) { s.ExternalTrafficLocal = true }, "there", "10.244.2.1")
-	classifier := w.newClassifier(time.Now())
+	c := newTestCluster(func(s *model.Service) { s.ExternalTrafficLocal = true }, "there", "10.244.2.1")
+	classifier := c.newClassifier(time.Now())
 	classifier.isLocal = func(netip.Addr) (bool, error) { return false, errors.New("no response") }
-	e := dial(host, "203.0.113.1:80", "10.244.2.1:8080")
-	if reason, err := classifier.classify(&e); reason != ClientUnknown || err == nil {
-		t.Errorf("%s, %v; want ClientUnknown and an error", reason, err)
+	e := unrepliedEntry(host, "203.0.113.1:80", "10.244.2.1:8080")
+	if class, err := classifier.classify(&e); class != ClientUnknown || err == nil {
+		t.Errorf("%s, %v; want ClientUnknown and an error", class, err)
 	}
 }
 
-func TestDialQueries(t *testing.T) {
+func TestConnectionQueries(t *testing.T) {
 	addr := netip.MustParseAddr
 	four := []netip.Addr{addr("10.0.0.1"), addr("10.0.0.2"), addr("10.0.0.3"), addr("10.0.0.4")}
 	unreplied := func(family conntrack.Families) query {
@@ -228,11 +228,11 @@ func TestDialQueries(t *testing.T) {
 		"one of IPv6":  {[]netip.Addr{addr("fd00::1")}, false, []query{unreplied(conntrack.OnlyIPv6), closed(conntrack.OnlyIPv6)}},
 	} {
 		same := cmp.Options{cmp.AllowUnexported(query{}), cmp.Comparer(func(a, b netip.Addr) bool { return a == b })}
-		if diff := cmp.Diff(test.want, dialQueries(test.addrs, test.isUnsure, true), same); diff != "" {
+		if diff := cmp.Diff(test.want, connectionQueries(test.addrs, test.isUnsure, true), same); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
-	if queries := dialQueries(append(four, addr("10.0.0.5")), false, false); len(queries) != 1 || queries[0].scansReplied {
+	if queries := connectionQueries(append(four, addr("10.0.0.5")), false, false); len(queries) != 1 || queries[0].scansReplied {
 		t.Errorf("closed ones are not due, but the queries are %+v", queries)
 	}
 }

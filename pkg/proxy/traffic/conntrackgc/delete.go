@@ -35,7 +35,7 @@ func memoizeIsLocal(isLocal selection.IsLocal) selection.IsLocal {
 // stops at any other error.
 func deleteAll(
 	ctx context.Context, table conntrack.Table, entries []*conntrack.Entry,
-	isStillStale func(*conntrack.Entry) (bool, error), deleted func(*conntrack.Entry),
+	isStillStale func(*conntrack.Entry) (bool, error), onDeleted func(*conntrack.Entry),
 ) error {
 	var busy []error
 	for i, e := range entries {
@@ -53,7 +53,7 @@ func deleteAll(
 		case err != nil:
 			return errors.Join(append(busy, fmt.Errorf("delete entry %s: %w", e, err))...)
 		case isDeleted:
-			deleted(e)
+			onDeleted(e)
 		}
 	}
 	if len(busy) > 1 {

@@ -39,7 +39,7 @@ type Reconciler struct {
 	// lastScanned is the number of the last sync after which UDP flows were scanned. Only one goroutine scans.
 	lastScanned uint64
 	// scansConnections reports whether the last scan included TCP and SCTP connections.
-	scansDials bool
+	scansConnections bool
 	// closedDue is when to read all replied connections.
 	closedDue time.Time
 	// firstUnreplied are the unreplied connections that the last scan found, and when a scan first found them.
@@ -63,9 +63,9 @@ func NewReconciler(dumps *conntrack.DumpScheduler, index *serviceindex.Index, is
 // retries those. Changes during a scan share the next one.
 func (r *Reconciler) Run(ctx context.Context, report func(CleanupResult, error)) {
 	var changed time.Time
-	next := time.NewTimer(0)
-	defer next.Stop()
-	next.Stop()
+	rescan := time.NewTimer(0)
+	defer rescan.Stop()
+	rescan.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -73,15 +73,15 @@ func (r *Reconciler) Run(ctx context.Context, report func(CleanupResult, error))
 			return
 		case <-r.index.Changed():
 			changed = time.Now()
-		case <-next.C:
+		case <-rescan.C:
 		}
 		cleanup, err := r.CleanOnce(ctx)
 		if ctx.Err() != nil {
 			err = nil // the final scan finds the rest
 		}
 		report(cleanup, err)
-		if err != nil || r.scansDials {
-			next.Reset(cleanup.nextScan(time.Since(changed), err))
+		if err != nil || r.scansConnections {
+			rescan.Reset(cleanup.nextScan(time.Since(changed), err))
 		}
 	}
 }

@@ -52,9 +52,9 @@ type scan struct {
 	families   []model.Family // families of the UDP flows that are scanned
 	queries    []query
 	// staleFlows are the stale UDP flows, staleConnections the stale TCP and SCTP connections.
-	staleFlows, staleDials []*conntrack.Entry
+	staleFlows, staleConnections []*conntrack.Entry
 	// flowErr and connectionErr are the errors because of which some of them could not be classified.
-	uncertainFlows, uncertainDials error
+	flowErr, connectionErr error
 }
 
 // CleanOnce scans once. After an error some stale connections may remain; the next scan finds them.
@@ -81,7 +81,7 @@ func (r *Reconciler) CleanOnce(ctx context.Context) (CleanupResult, error) {
 		}
 	}
 	unreplied, closed := r.dueForDeletion(s, &cleanup)
-	failures = append(failures, s.uncertainDials, r.deleteUnreplied(ctx, unreplied, s.isLocal, &cleanup),
+	failures = append(failures, s.connectionErr, r.deleteUnreplied(ctx, unreplied, s.isLocal, &cleanup),
 		deleteAll(ctx, r.dumps, closed, r.isStillStale(s.isLocal), func(e *conntrack.Entry) { cleanup.Closed[e.Protocol]++ }))
 	return cleanup, errors.Join(failures...)
 }
@@ -92,12 +92,12 @@ func (r *Reconciler) newQueries(s *scan) []conntrack.Query {
 		return nil
 	}
 	s.families = s.snapshot.ChangedAfter(s.lastScanned)
-	dials := dialQueries(r.removedAddrs(s.now), s.inStartupWindow(), !s.now.Before(r.closedDue))
-	r.scansDials = len(dials) > 0
-	s.queries = append(udpQueries(s.families), dials...)
+	connections := connectionQueries(r.removedAddrs(s.now), s.inStartupWindow(), !s.now.Before(r.closedDue))
+	r.scansConnections = len(connections) > 0
+	s.queries = append(udpQueries(s.families), connections...)
 	queries := make([]conntrack.Query, len(s.queries))
 	for i := range s.queries {
-		each := s.onDial
+		each := s.onConnection
 		if s.queries[i].isUDP() {
 			each = s.onFlow
 		}
@@ -109,7 +109,7 @@ func (r *Reconciler) newQueries(s *scan) []conntrack.Query {
 func (s *scan) onFlow(e *conntrack.Entry) bool {
 	class, err := s.classify(e)
 	if err != nil {
-		s.uncertainFlows = err
+		s.flowErr = err
 	}
 	if class.IsStale() {
 		found := *e
@@ -118,19 +118,19 @@ func (s *scan) onFlow(e *conntrack.Entry) bool {
 	return true
 }
 
-func (s *scan) onDial(e *conntrack.Entry) bool {
+func (s *scan) onConnection(e *conntrack.Entry) bool {
 	if e.Protocol == model.UDP {
 		return true
 	}
 	class, err := s.classify(e)
 	if err != nil {
-		s.uncertainDials = err
+		s.connectionErr = err
 	}
 	if class.IsStale() {
 		found := *e
-		s.staleDials = append(s.staleDials, &found)
+		s.staleConnections = append(s.staleConnections, &found)
 	}
-	return len(s.staleDials) < maxDeletes
+	return len(s.staleConnections) < maxDeletes
 }
 
 // newClassifier returns a classifier with the current state.
@@ -140,7 +140,7 @@ func (r *Reconciler) newClassifier(isLocal selection.IsLocal) classifier {
 
 // deleteStaleFlows deletes the UDP flows that a scan found, unless their endpoint was added again.
 func (r *Reconciler) deleteStaleFlows(ctx context.Context, s *scan, result conntrack.Result, cleanup *CleanupResult) error {
-	err := errors.Join(result.Err, s.uncertainFlows)
+	err := errors.Join(result.Err, s.flowErr)
 	if err != nil {
 		err = fmt.Errorf("list UDP flows in conntrack: %w", err)
 	}
@@ -168,8 +168,8 @@ func (r *Reconciler) deleteStaleFlows(ctx context.Context, s *scan, result connt
 // than confirmInterval ago is recorded and not returned, unless it leads to a node that is known not to reply.
 func (r *Reconciler) dueForDeletion(s *scan, cleanup *CleanupResult) (unreplied, closed []*conntrack.Entry) {
 	now := r.now()
-	first := make(map[identity]time.Time, len(s.staleDials))
-	for _, e := range s.staleDials {
+	first := make(map[identity]time.Time, len(s.staleConnections))
+	for _, e := range s.staleConnections {
 		if e.Status&conntrack.SeenReply != 0 {
 			closed = append(closed, e)
 			continue
@@ -210,26 +210,26 @@ func (r *Reconciler) removedAddrs(now time.Time) []netip.Addr {
 }
 
 // deleteUnreplied deletes connections that are still unreplied, unless their endpoint may serve them again.
-func (r *Reconciler) deleteUnreplied(ctx context.Context, dials []*conntrack.Entry, isLocal selection.IsLocal, cleanup *CleanupResult) error {
+func (r *Reconciler) deleteUnreplied(ctx context.Context, entries []*conntrack.Entry, isLocal selection.IsLocal, cleanup *CleanupResult) error {
 	c := r.newClassifier(isLocal) // endpoints may have been added again since the dump
 	var uncertain error
-	dials = slices.DeleteFunc(dials, func(e *conntrack.Entry) bool {
+	entries = slices.DeleteFunc(entries, func(e *conntrack.Entry) bool {
 		class, err := c.classify(e)
 		if err != nil {
 			uncertain = err
 		}
 		return !class.IsStale()
 	})
-	if len(dials) == 0 {
+	if len(entries) == 0 {
 		return uncertain
 	}
 	count := func(e *conntrack.Entry) { cleanup.Unreplied[e.Protocol]++ }
-	deleted, err := r.dumps.DeleteUnreplied(dials)
+	deleted, err := r.dumps.DeleteUnreplied(entries)
 	for _, e := range deleted {
 		count(e)
 	}
 	if errors.Is(err, conntrack.ErrNoConditionalDelete) {
-		err = deleteAll(ctx, r.dumps, dials, r.isStillStale(isLocal), count)
+		err = deleteAll(ctx, r.dumps, entries, r.isStillStale(isLocal), count)
 	}
 	return errors.Join(uncertain, err)
 }

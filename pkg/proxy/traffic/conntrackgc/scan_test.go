@@ -93,23 +93,23 @@ func (c *testCluster) reconciler(table conntrack.Table) *Reconciler {
 }
 
 // scanTimes runs a Reconciler in a synctest bubble. It returns when the table was read, relative to the start of during.
-func scanTimes(t *testing.T, table *recordingTable, edit func(*model.Service), during func(w *testCluster)) (reads []time.Duration) {
+func scanTimes(t *testing.T, table *recordingTable, edit func(*model.Service), during func(tc *testCluster)) (reads []time.Duration) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		w := newTestCluster(edit, "here", "10.244.1.1", "there", "10.244.2.1")
-		<-w.index.Changed()
+		tc := newTestCluster(edit, "here", "10.244.1.1", "there", "10.244.2.1")
+		<-tc.index.Changed()
 		time.Sleep(StaleDialWindow + time.Second) // from now on removed endpoints are known
 		began := time.Now()
 		var running sync.WaitGroup
 		running.Go(func() {
-			w.reconciler(table).Run(ctx, func(_ CleanupResult, err error) {
+			tc.reconciler(table).Run(ctx, func(_ CleanupResult, err error) {
 				if !errors.Is(err, table.err) && len(table.failing) == 0 {
 					t.Errorf("reported %v, want %v", err, table.err)
 				}
 			})
 		})
-		during(w)
+		during(tc)
 		cancel()
 		running.Wait()
 		for _, at := range table.reads {
@@ -120,10 +120,10 @@ func scanTimes(t *testing.T, table *recordingTable, edit func(*model.Service), d
 }
 
 func TestNoScanUnlessAnEndpointWasRemoved(t *testing.T) {
-	reads := scanTimes(t, &recordingTable{}, nil, func(w *testCluster) {
+	reads := scanTimes(t, &recordingTable{}, nil, func(tc *testCluster) {
 		time.Sleep(time.Hour)
-		w.synced()
-		w.serve("here", "10.244.1.1", "there", "10.244.2.1", "there", "10.244.2.2")
+		tc.synced()
+		tc.serve("here", "10.244.1.1", "there", "10.244.2.1", "there", "10.244.2.2")
 		time.Sleep(time.Hour)
 	})
 	if len(reads) != 0 {
@@ -133,8 +133,8 @@ func TestNoScanUnlessAnEndpointWasRemoved(t *testing.T) {
 
 func TestScansContinueForTwoMinutesAfterAnEndpointWasRemoved(t *testing.T) {
 	table := &recordingTable{}
-	reads := scanTimes(t, table, nil, func(w *testCluster) {
-		w.serve("here", "10.244.1.1")
+	reads := scanTimes(t, table, nil, func(tc *testCluster) {
+		tc.serve("here", "10.244.1.1")
 		time.Sleep(time.Hour)
 	})
 	if len(reads) < 3 || reads[0] != 0 || reads[1] != shortRescan || reads[2] != shortRescan+longRescan {
@@ -149,8 +149,8 @@ func TestScansContinueForTwoMinutesAfterAnEndpointWasRemoved(t *testing.T) {
 func TestChangesBeforeAScanBeginsArePartOfIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		w := newTestCluster(ofUDP, "here", "10.244.1.1", "there", "10.244.2.1", "there", "10.244.2.2")
-		<-w.index.Changed()
+		tc := newTestCluster(ofUDP, "here", "10.244.1.1", "there", "10.244.2.1", "there", "10.244.2.2")
+		<-tc.index.Changed()
 		time.Sleep(StaleDialWindow + time.Second) // from now on removed endpoints are known
 		table, dumped, done := &slowTable{}, 0, make(chan []conntrack.Filter, 1)
 		dumps := conntrack.NewDumpScheduler(table, func(conntrack.DumpStats) {
@@ -163,22 +163,22 @@ func TestChangesBeforeAScanBeginsArePartOfIt(t *testing.T) {
 			_, _ = dumps.Dump(ctx, conntrack.Filter{Protocol: model.SCTP}, func(*conntrack.Entry) bool { return true })
 		})
 		synctest.Wait()
-		running.Go(func() { NewReconciler(dumps, w.index, isLocalAddr).Run(ctx, func(CleanupResult, error) {}) })
+		running.Go(func() { NewReconciler(dumps, tc.index, isLocalAddr).Run(ctx, func(CleanupResult, error) {}) })
 		for _, stays := range [][]string{{"here", "10.244.1.1", "there", "10.244.2.1"}, {"here", "10.244.1.1"}} {
-			w.serve(stays...)
+			tc.serve(stays...)
 			synctest.Wait()
 		}
-		flows, dials := 0, 0
+		forUDP, forBothEndpoints := 0, 0
 		for _, filter := range <-done {
 			if filter.Protocol == model.UDP && filter.Family == conntrack.BothFamilies {
-				flows++
+				forUDP++
 			}
 			if filter.Protocol == 0 && len(filter.ReplySrcs) == 2 {
-				dials++
+				forBothEndpoints++
 			}
 		}
-		if flows != 1 || dials != 1 {
-			t.Errorf("the second dump had %d queries for UDP flows, and %d for both endpoints, want one of each", flows, dials)
+		if forUDP != 1 || forBothEndpoints != 1 {
+			t.Errorf("the second dump had %d queries for UDP flows, and %d for both endpoints, want one of each", forUDP, forBothEndpoints)
 		}
 		cancel()
 		running.Wait()
@@ -198,12 +198,12 @@ func (s *slowTable) Dump(_ context.Context, filter conntrack.Filter, _ func(*con
 }
 
 // The second scan soon follows the first.
-func TestADialIsDeletedAtTheSecondScan(t *testing.T) {
+func TestAnUnrepliedConnectionIsDeletedAtTheSecondScan(t *testing.T) {
 	table := &recordingTable{entries: map[netip.AddrPort]conntrack.Entry{
-		netip.MustParseAddrPort(host): dial(host, "10.96.0.10:80", "10.244.2.1:8080"),
+		netip.MustParseAddrPort(host): unrepliedEntry(host, "10.96.0.10:80", "10.244.2.1:8080"),
 	}}
-	reads := scanTimes(t, table, nil, func(w *testCluster) {
-		w.serve("here", "10.244.1.1")
+	reads := scanTimes(t, table, nil, func(tc *testCluster) {
+		tc.serve("here", "10.244.1.1")
 		time.Sleep(10 * time.Second)
 	})
 	want := []time.Duration{0, confirmInterval, confirmInterval + shortRescan, confirmInterval + shortRescan + longRescan}
@@ -214,8 +214,8 @@ func TestADialIsDeletedAtTheSecondScan(t *testing.T) {
 
 func TestAFailedScanIsRepeatedSoon(t *testing.T) {
 	table := &recordingTable{err: conntrack.ErrInterrupted}
-	reads := scanTimes(t, table, nil, func(w *testCluster) {
-		w.serve("here", "10.244.1.1")
+	reads := scanTimes(t, table, nil, func(tc *testCluster) {
+		tc.serve("here", "10.244.1.1")
 		time.Sleep(5500 * time.Millisecond)
 	})
 	if len(reads) != 6 {
@@ -224,7 +224,7 @@ func TestAFailedScanIsRepeatedSoon(t *testing.T) {
 }
 
 // This holds whether or not the kernel checks the status. Changes between the scans and after them count.
-func TestADialEndsIfTwoScansFoundItUnrepliedAndItStillIs(t *testing.T) {
+func TestAConnectionIsDeletedIfTwoScansFoundItUnrepliedAndItStillIs(t *testing.T) {
 	const removed = "10.244.2.1:8080"
 	type scene struct {
 		*recordingTable
@@ -258,15 +258,15 @@ func TestADialEndsIfTwoScansFoundItUnrepliedAndItStillIs(t *testing.T) {
 			unreplied, closed, nothing, nothing, confirmInterval, CleanupResult{Closed: oneOf(model.TCP)},
 		},
 	} {
-		for _, tests := range []bool{true, false} {
-			t.Run(fmt.Sprintf("%s, the kernel checks the status: %t", name, tests), func(t *testing.T) {
-				s := scene{&recordingTable{testsStatus: tests}, newTestCluster(nil, "here", "10.244.1.1", "there", "10.244.2.1")}
-				s.entries = map[netip.AddrPort]conntrack.Entry{client: dial(host, "10.96.0.10:80", removed)}
+		for _, testsStatus := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, the kernel checks the status: %t", name, testsStatus), func(t *testing.T) {
+				s := scene{&recordingTable{testsStatus: testsStatus}, newTestCluster(nil, "here", "10.244.1.1", "there", "10.244.2.1")}
+				s.entries = map[netip.AddrPort]conntrack.Entry{client: unrepliedEntry(host, "10.96.0.10:80", removed)}
 				test.begins(s)
 				now := time.Now()
 				s.index.Snapshot().RemovedKnownSince = now.Add(-StaleDialWindow) // removed endpoints are known
-				d := s.reconciler(s)
-				d.now = func() time.Time { return now }
+				r := s.reconciler(s)
+				r.now = func() time.Time { return now }
 				s.serve("here", "10.244.1.1")
 				s.beforeDelete = func() { test.beforeDelete(s) }
 				total := CleanupResult{Unreplied: map[model.Protocol]int{}, Closed: map[model.Protocol]int{}}
@@ -275,7 +275,7 @@ func TestADialEndsIfTwoScansFoundItUnrepliedAndItStillIs(t *testing.T) {
 					if len(s.reads) == 1 {
 						s.afterDump = func() { after(s) }
 					}
-					result, err := d.CleanOnce(t.Context())
+					result, err := r.CleanOnce(t.Context())
 					if err != nil || result.Truncated {
 						t.Errorf("%+v, %v", result, err)
 					}
@@ -303,17 +303,17 @@ func TestADialEndsIfTwoScansFoundItUnrepliedAndItStillIs(t *testing.T) {
 }
 
 // It is already known that the node does not reply.
-func TestADialToAnUnreachableNodeEndsAtTheFirstScan(t *testing.T) {
-	w := newTestCluster(nil, "here", "10.244.1.1", "there", "10.244.2.1")
+func TestAConnectionToAnUnreachableNodeIsDeletedAtTheFirstScan(t *testing.T) {
+	tc := newTestCluster(nil, "here", "10.244.1.1", "there", "10.244.2.1")
 	table := &recordingTable{testsStatus: true, entries: map[netip.AddrPort]conntrack.Entry{
-		netip.MustParseAddrPort(host): dial(host, "10.96.0.10:80", "10.244.2.1:8080"),
-		netip.MustParseAddrPort(pod):  dial(pod, "10.96.0.10:80", "10.244.1.1:8080"),
+		netip.MustParseAddrPort(host): unrepliedEntry(host, "10.96.0.10:80", "10.244.2.1:8080"),
+		netip.MustParseAddrPort(pod):  unrepliedEntry(pod, "10.96.0.10:80", "10.244.1.1:8080"),
 	}}
-	d := w.reconciler(table)
+	r := tc.reconciler(table)
 	key := model.DemotionKey{Node: "there", Reason: model.Unreachable}
-	w.cluster.Apply(model.Change{Demotions: map[model.DemotionKey]*model.Demotion{key: {Reason: model.Unreachable}}})
-	w.synced()
-	done, err := d.CleanOnce(t.Context())
+	tc.cluster.Apply(model.Change{Demotions: map[model.DemotionKey]*model.Demotion{key: {Reason: model.Unreachable}}})
+	tc.synced()
+	done, err := r.CleanOnce(t.Context())
 	if err != nil || done.Unreplied[model.TCP] != 1 || done.Pending > 0 || len(table.entries) != 1 {
 		t.Errorf("%+v, %v; %d entries remain, want 1 after 1 deletion", done, err, len(table.entries))
 	}
@@ -321,16 +321,16 @@ func TestADialToAnUnreachableNodeEndsAtTheFirstScan(t *testing.T) {
 
 // The connection was closed at the time of the dump.
 func TestAClosedConnectionThatReopenedStays(t *testing.T) {
-	w := newTestCluster(nil, "here", "10.244.1.1", "there", "10.244.2.1")
+	tc := newTestCluster(nil, "here", "10.244.1.1", "there", "10.244.2.1")
 	client := netip.MustParseAddrPort(host)
-	closed := with(dial(host, "10.96.0.10:80", "10.244.2.1:8080"), inState(conntrack.TCPTimeWait))
+	closed := with(unrepliedEntry(host, "10.96.0.10:80", "10.244.2.1:8080"), inState(conntrack.TCPTimeWait))
 	table := &recordingTable{entries: map[netip.AddrPort]conntrack.Entry{client: closed}}
 	table.afterDump = func() { table.entries[client] = with(closed, inState(conntrack.TCPEstablished)) }
-	d := NewReconciler(conntrack.NewDumpScheduler(table, nil), w.index, isLocalAddr)
-	d.now = func() time.Time { return time.Now().Add(StaleDialWindow - time.Second) }
-	w.index.Snapshot().RemovedKnownSince = time.Now().Add(-StaleDialWindow)
-	w.serve("here", "10.244.1.1")
-	if result, err := d.CleanOnce(t.Context()); len(result.Closed) != 0 || len(table.entries) != 1 || err != nil {
+	r := NewReconciler(conntrack.NewDumpScheduler(table, nil), tc.index, isLocalAddr)
+	r.now = func() time.Time { return time.Now().Add(StaleDialWindow - time.Second) }
+	tc.index.Snapshot().RemovedKnownSince = time.Now().Add(-StaleDialWindow)
+	tc.serve("here", "10.244.1.1")
+	if result, err := r.CleanOnce(t.Context()); len(result.Closed) != 0 || len(table.entries) != 1 || err != nil {
 		t.Errorf("%+v, %v; want that the connection stays", result, err)
 	}
 }
@@ -348,11 +348,11 @@ func TestTheNextScanDeletesTheRestOfATruncatedOne(t *testing.T) {
 		if i < others {
 			replySrc = "[fd00:244::1]:8080"
 		}
-		table.entries[netip.MustParseAddrPort(client)] = dial(client, "[fd00:96::a]:80", replySrc)
+		table.entries[netip.MustParseAddrPort(client)] = unrepliedEntry(client, "[fd00:96::a]:80", replySrc)
 	}
-	reads := scanTimes(t, table, nil, func(w *testCluster) {
-		w.serve("here", "10.244.1.1", "there", "fd00:244::2", "here", "fd00:244::1")
-		w.serve("here", "10.244.1.1", "here", "fd00:244::1")
+	reads := scanTimes(t, table, nil, func(tc *testCluster) {
+		tc.serve("here", "10.244.1.1", "there", "fd00:244::2", "here", "fd00:244::1")
+		tc.serve("here", "10.244.1.1", "here", "fd00:244::1")
 		time.Sleep(20 * time.Second)
 	})
 	if len(table.entries) != others {
@@ -376,16 +376,16 @@ func inKernel(t *testing.T) (table *connections.Table, conn *conntrack.Conn) {
 }
 
 // Few or many endpoints are removed, in both families and protocols, long after the start.
-func TestDialsInTheKernel(t *testing.T) {
+func TestConnectionsInTheKernel(t *testing.T) {
 	table, conn := inKernel(t)
 	for _, leaving := range []int{1, 20} {
 		for _, family := range model.Families {
-			t.Run(fmt.Sprintf("%d of %s", leaving, family), func(t *testing.T) { dialsInTheKernel(t, conn, table, family, leaving) })
+			t.Run(fmt.Sprintf("%d of %s", leaving, family), func(t *testing.T) { checkConnectionsInKernel(t, conn, table, family, leaving) })
 		}
 	}
 }
 
-func dialsInTheKernel(t *testing.T, conn *conntrack.Conn, table *connections.Table, family model.Family, leaving int) {
+func checkConnectionsInKernel(t *testing.T, conn *conntrack.Conn, table *connections.Table, family model.Family, leaving int) {
 	addr, dialled, client := netip.MustParseAddr("10.244.2.1"), "10.96.0.10:80", netip.MustParseAddr("10.244.9.9")
 	if family == model.IPv6 {
 		addr, dialled, client = netip.MustParseAddr("fd00:244::2:1"), "[fd00:96::a]:80", netip.MustParseAddr("fd00:244::9:9")
@@ -429,18 +429,18 @@ func dialsInTheKernel(t *testing.T, conn *conntrack.Conn, table *connections.Tab
 	}
 	insert(func(*connections.Connection) {}, alive)
 	kept += 2
-	w := newTestCluster(nil, allEndpoints...)
-	d := NewReconciler(conntrack.NewDumpScheduler(conn, nil), w.index, isLocalAddr)
-	d.now = func() time.Time { return time.Now().Add(StaleDialWindow - 10*time.Second) } // by then removed endpoints are known
-	w.index.Snapshot().RemovedKnownSince = time.Now().Add(-StaleDialWindow)
-	w.serve(remainingEndpoints...)
-	first, err := d.CleanOnce(t.Context())
+	tc := newTestCluster(nil, allEndpoints...)
+	r := NewReconciler(conntrack.NewDumpScheduler(conn, nil), tc.index, isLocalAddr)
+	r.now = func() time.Time { return time.Now().Add(StaleDialWindow - 10*time.Second) } // by then removed endpoints are known
+	tc.index.Snapshot().RemovedKnownSince = time.Now().Add(-StaleDialWindow)
+	tc.serve(remainingEndpoints...)
+	first, err := r.CleanOnce(t.Context())
 	if first.Pending != 2*leaving || len(first.Unreplied) != 0 || err != nil {
 		t.Errorf("the first scan: %+v, %v; want it to find the unreplied connections and to delete none", first, err)
 	}
-	began := d.now()
-	d.now = func() time.Time { return began.Add(confirmInterval) }
-	result, err := d.CleanOnce(t.Context())
+	began := r.now()
+	r.now = func() time.Time { return began.Add(confirmInterval) }
+	result, err := r.CleanOnce(t.Context())
 	result.Closed = first.Closed // deleted by the first scan
 	for _, protocol := range []model.Protocol{model.TCP, model.SCTP} {
 		if result.Unreplied[protocol] != leaving || result.Closed[protocol] != leaving || err != nil || result.Truncated {
@@ -463,8 +463,8 @@ const sctpNumber = uint8(model.SCTP)
 
 // 30,000 other connections of each family are unreplied, too. Half of them lead to an endpoint that serves; another
 // program translated the other half.
-func TestAllStaleDialsNextToThoseOfOthersAreDeleted(t *testing.T) {
-	const others, dials = 30_000, 450
+func TestAllStaleConnectionsNextToThoseOfOthersAreDeleted(t *testing.T) {
+	const others, stale = 30_000, 450
 	table, conn := inKernel(t)
 	service := map[model.Family]string{model.IPv4: "10.96.0.10:80", model.IPv6: "[fd00:96::a]:80"}
 	pods := map[model.Family]string{model.IPv4: "10.244.2.", model.IPv6: "fd00:244::2:"}
@@ -494,30 +494,30 @@ func TestAllStaleDialsNextToThoseOfOthersAreDeleted(t *testing.T) {
 	for name, sinceStart := range map[string]time.Duration{"at the start": 0, "later": StaleDialWindow} {
 		t.Run(name, func(t *testing.T) {
 			for _, family := range model.Families {
-				for n := range dials {
+				for n := range stale {
 					insert(family, others+n, pods[family]+fmt.Sprint(2+n%leaving), label)
 				}
 			}
-			w := newTestCluster(nil, allEndpoints...)
+			tc := newTestCluster(nil, allEndpoints...)
 			began := time.Now()
-			w.index.Snapshot().RemovedKnownSince = began.Add(-sinceStart)
-			d := NewReconciler(conntrack.NewDumpScheduler(conn, nil), w.index, isLocalAddr)
-			w.serve(remainingEndpoints...)
+			tc.index.Snapshot().RemovedKnownSince = began.Add(-sinceStart)
+			r := NewReconciler(conntrack.NewDumpScheduler(conn, nil), tc.index, isLocalAddr)
+			tc.serve(remainingEndpoints...)
 			deleted := 0
 			for range 2 {
-				result, err := d.CleanOnce(t.Context())
+				result, err := r.CleanOnce(t.Context())
 				if err != nil || result.Truncated {
 					t.Errorf("%+v, %v", result, err)
 				}
 				deleted += result.Unreplied[model.TCP]
-				d.now = func() time.Time { return began.Add(time.Since(began) + confirmInterval) }
+				r.now = func() time.Time { return began.Add(time.Since(began) + confirmInterval) }
 			}
 			remaining := 0
 			if _, err := conn.Dump(t.Context(), conntrack.Filter{}, func(*conntrack.Entry) bool { remaining++; return true }); err != nil {
 				t.Fatal(err)
 			}
-			if deleted != 2*dials || remaining != 2*others {
-				t.Errorf("%d connections were deleted and %d remain, want %d and %d", deleted, remaining, 2*dials, 2*others)
+			if deleted != 2*stale || remaining != 2*others {
+				t.Errorf("%d connections were deleted and %d remain, want %d and %d", deleted, remaining, 2*stale, 2*others)
 			}
 		})
 	}

@@ -28,7 +28,7 @@ func ofUDP(service *model.Service) {
 
 // flow returns a UDP entry that another program may have created. Its reply source shows which.
 func flow(client, dialled, replySrc string) conntrack.Entry {
-	e := dial(client, dialled, replySrc)
+	e := unrepliedEntry(client, dialled, replySrc)
 	e.Protocol, e.Labels = model.UDP, [16]byte{}
 	return e
 }
@@ -64,41 +64,41 @@ func TestWhichFlowsAreStale(t *testing.T) {
 	)
 	all := []string{"here", "10.244.1.1", "there", "10.244.2.1", "here", "fd00:244::1", "there", "fd00:244::2"}
 	remaining := []string{"here", "10.244.1.1", "here", "fd00:244::1"}
-	removeRemote := func(w *testCluster) { w.serve(remaining...) }
-	removeAll := func(w *testCluster) { w.serve() }
-	unchanged := func(w *testCluster) { w.serve(all...) }
-	fullSync := func(w *testCluster) { w.isComplete = true; w.serve(all...) }
-	addFirst := func(w *testCluster) { w.serve(); w.lastScanned = w.index.Snapshot().Number; w.serve(all...) }
-	local := func(w *testCluster) { w.change(func(s *model.Service) { s.ExternalTrafficLocal = true }, all...) }
-	restrictSources := func(w *testCluster) {
-		w.change(func(s *model.Service) { s.SourceRanges = []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")} }, all...)
+	removeRemote := func(tc *testCluster) { tc.serve(remaining...) }
+	removeAll := func(tc *testCluster) { tc.serve() }
+	unchanged := func(tc *testCluster) { tc.serve(all...) }
+	fullSync := func(tc *testCluster) { tc.isComplete = true; tc.serve(all...) }
+	addFirst := func(tc *testCluster) { tc.serve(); tc.lastScanned = tc.index.Snapshot().Number; tc.serve(all...) }
+	local := func(tc *testCluster) { tc.change(func(s *model.Service) { s.ExternalTrafficLocal = true }, all...) }
+	restrictSources := func(tc *testCluster) {
+		tc.change(func(s *model.Service) { s.SourceRanges = []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")} }, all...)
 	}
-	renumber := func(w *testCluster) { w.change(func(s *model.Service) { s.Ports[2].NodePort++ }, all...) }
+	renumber := func(tc *testCluster) { tc.change(func(s *model.Service) { s.Ports[2].NodePort++ }, all...) }
 	inScope := func(scope selection.Scope, change func(*testCluster)) func(*testCluster) {
-		return func(w *testCluster) {
-			w.scope = scope
-			w.synced()
-			w.lastScanned = w.index.Snapshot().Number
-			change(w)
+		return func(tc *testCluster) {
+			tc.scope = scope
+			tc.synced()
+			tc.lastScanned = tc.index.Snapshot().Number
+			change(tc)
 		}
 	}
-	readdress := func(w *testCluster) { w.scope.NodePorts = w.scope.NodePorts[1:]; w.synced() }
+	readdress := func(tc *testCluster) { tc.scope.NodePorts = tc.scope.NodePorts[1:]; tc.synced() }
 	unreachable := func(isLasting bool) func(*testCluster) {
-		return func(w *testCluster) {
+		return func(tc *testCluster) {
 			key := model.DemotionKey{Node: "there", Reason: model.Unreachable}
-			w.cluster.Apply(model.Change{Demotions: map[model.DemotionKey]*model.Demotion{key: {Reason: model.Unreachable, IsLasting: isLasting}}})
-			w.synced()
+			tc.cluster.Apply(model.Change{Demotions: map[model.DemotionKey]*model.Demotion{key: {Reason: model.Unreachable, IsLasting: isLasting}}})
+			tc.synced()
 		}
 	}
-	onlyRemote := func(w *testCluster) { w.serve("there", "10.244.2.1", "there", "fd00:244::2") }
+	onlyRemote := func(tc *testCluster) { tc.serve("there", "10.244.2.1", "there", "fd00:244::2") }
 	then := func(before, change func(*testCluster)) func(*testCluster) {
-		return func(w *testCluster) { before(w); w.lastScanned = w.index.Snapshot().Number; change(w) }
+		return func(tc *testCluster) { before(tc); tc.lastScanned = tc.index.Snapshot().Number; change(tc) }
 	}
 	first := func(change func(*testCluster)) func(*testCluster) {
-		return func(w *testCluster) { change(w); w.lastScanned = 0 }
+		return func(tc *testCluster) { change(tc); tc.lastScanned = 0 }
 	}
 	on := func(dialled, replySrc string) conntrack.Entry { return flow(host, dialled, replySrc) }
-	open := with(on(clusterIP, there), func(e *conntrack.Entry) { e.Status |= conntrack.SeenReply })
+	established := with(on(clusterIP, there), func(e *conntrack.Entry) { e.Status |= conntrack.SeenReply })
 	for name, test := range map[string]struct {
 		change func(*testCluster)
 		entry  conntrack.Entry
@@ -118,7 +118,7 @@ func TestWhichFlowsAreStale(t *testing.T) {
 		"the Service was deleted":           {(*testCluster).remove, on(clusterIP, there), EndpointNotAllowed},
 		"nothing changed":                   {unchanged, on(clusterIP, foreign), NotChanged},
 		"endpoints were added": {
-			func(w *testCluster) { w.serve(append(all, "here", "10.244.1.2")...) }, on(clusterIP, foreign), NotChanged,
+			func(tc *testCluster) { tc.serve(append(all, "here", "10.244.1.2")...) }, on(clusterIP, foreign), NotChanged,
 		},
 		"ours of a former frontend, before the first scan":        {first(removeRemote), with(on("10.96.0.11:80", there), withOwnLabel), FrontendRemoved},
 		"the same, after the first scan":                          {removeRemote, with(on("10.96.0.11:80", there), withOwnLabel), NotChanged},
@@ -128,11 +128,11 @@ func TestWhichFlowsAreStale(t *testing.T) {
 		"the same, and its endpoint serves":             {fullSync, on(clusterIP, there), EndpointAllowed},
 		"a policy that does not apply to the ClusterIP": {local, on(clusterIP, there), NotChanged},
 
-		"its endpoint's node does not reply":                     {unreachable(false), open, Established},
+		"its endpoint's node does not reply":                     {unreachable(false), established, Established},
 		"the same, and the flow is unreplied":                    {unreachable(false), on(clusterIP, there), EndpointNotAllowed},
-		"its endpoint's node has not replied for long":           {then(unreachable(false), unreachable(true)), open, EndpointNotAllowed},
-		"its endpoint's node does not reply, and it was removed": {then(unreachable(false), removeRemote), open, EndpointNotAllowed},
-		"no endpoint's node replies":                             {then(unreachable(false), onlyRemote), open, EndpointAllowed},
+		"its endpoint's node has not replied for long":           {then(unreachable(false), unreachable(true)), established, EndpointNotAllowed},
+		"its endpoint's node does not reply, and it was removed": {then(unreachable(false), removeRemote), established, EndpointNotAllowed},
+		"no endpoint's node replies":                             {then(unreachable(false), onlyRemote), established, EndpointAllowed},
 
 		"untranslated, and the first endpoint was added": {addFirst, on(clusterIP, clusterIP), PredatesEndpoints},
 		"the same, in a zone":                            {addFirst, with(on(clusterIP, clusterIP), inZone), Foreign},
@@ -150,10 +150,10 @@ func TestWhichFlowsAreStale(t *testing.T) {
 		"the source ranges exclude its client":             {restrictSources, on(balancer, here), EndpointNotAllowed},
 		"the source ranges include its client":             {restrictSources, flow(pod, balancer, here), EndpointAllowed},
 		"the source ranges do not apply to an external IP": {restrictSources, on(external, here), EndpointAllowed},
-		"source ranges were removed": {func(w *testCluster) {
-			restrictSources(w)
-			w.lastScanned = w.index.Snapshot().Number
-			w.change(func(s *model.Service) { s.SourceRanges = nil }, all...)
+		"source ranges were removed": {func(tc *testCluster) {
+			restrictSources(tc)
+			tc.lastScanned = tc.index.Snapshot().Number
+			tc.change(func(s *model.Service) { s.SourceRanges = nil }, all...)
 		}, on(balancer, foreign), NotChanged},
 
 		"a node port":                                                  {removeRemote, on(served, there), EndpointNotAllowed},
@@ -183,15 +183,15 @@ func TestWhichFlowsAreStale(t *testing.T) {
 		"an endpoint replies at its own address":                       {removeRemote, flow(pod, "10.244.1.1:30080", "10.244.1.1:30080"), Foreign},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newTestCluster(ofUDP, all...)
-			w.lastScanned = w.index.Snapshot().Number
-			test.change(w)
-			if got, err := w.newClassifier(time.Now()).classify(&test.entry); got != test.want || err != nil {
+			tc := newTestCluster(ofUDP, all...)
+			tc.lastScanned = tc.index.Snapshot().Number
+			test.change(tc)
+			if got, err := tc.newClassifier(time.Now()).classify(&test.entry); got != test.want || err != nil {
 				t.Errorf("%s, %v; want %s", got, err, test.want)
 			}
-			if isEnded := slices.Contains([]Class{EndpointNotAllowed, FrontendRemoved, PredatesEndpoints},
-				test.want); test.want.IsStale() != isEnded {
-				t.Errorf("%s: IsStale is %v", test.want, !isEnded)
+			if wantStale := slices.Contains([]Class{EndpointNotAllowed, FrontendRemoved, PredatesEndpoints},
+				test.want); test.want.IsStale() != wantStale {
+				t.Errorf("%s: IsStale is %v", test.want, !wantStale)
 			}
 		})
 	}
@@ -200,18 +200,18 @@ func TestWhichFlowsAreStale(t *testing.T) {
 // The other frontend has an address of its own and the same port number.
 func TestAFlowOfANodePortIsStaleIfAnotherFrontendTakesItsAddress(t *testing.T) {
 	const here = "10.244.1.1:8080"
-	w := newTestCluster(ofUDP, "here", "10.244.1.1")
-	w.lastScanned = w.index.Snapshot().Number
+	tc := newTestCluster(ofUDP, "here", "10.244.1.1")
+	tc.lastScanned = tc.index.Snapshot().Number
 	other := model.ObjectName{Namespace: "shop", Name: "z-other"}
 	service := &model.Service{
 		Name: other, ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.11")}, ExternalIPs: []netip.Addr{netip.MustParseAddr("172.30.0.1")},
 		Ports: []model.ServicePort{{Name: "UDP", Protocol: model.UDP, Port: nodePortNumber}},
 	}
-	w.cluster.Apply(model.Change{Services: map[model.ObjectName]*model.Service{other: service}})
-	w.index.OnApplied(other, w.index.Derive(w.planner.Decide(other, model.Families)))
-	w.synced()
+	tc.cluster.Apply(model.Change{Services: map[model.ObjectName]*model.Service{other: service}})
+	tc.index.OnApplied(other, tc.index.Derive(tc.planner.Decide(other, model.Families)))
+	tc.synced()
 	e := flow(host, "172.30.0.1:30080", here)
-	if got, err := w.newClassifier(time.Now()).classify(&e); got != EndpointNotAllowed || err != nil {
+	if got, err := tc.newClassifier(time.Now()).classify(&e); got != EndpointNotAllowed || err != nil {
 		t.Errorf("classify = %s, %v; want EndpointNotAllowed", got, err)
 	}
 }
@@ -231,11 +231,11 @@ func TestTheKernelIsQueriedOnlyIfNeeded(t *testing.T) {
 		"a node port's number, to another address": {flow(host, "198.51.100.7:30080", "203.0.113.9:53"), false},
 		"a node port's number, to the endpoint":    {flow(host, "198.51.100.7:30080", "10.244.1.1:8080"), true},
 	} {
-		w := newTestCluster(local, "here", "10.244.1.1", "there", "10.244.2.1")
-		w.scope, w.isComplete, w.lastScanned = onAllAddrs, true, 1
-		w.synced()
+		tc := newTestCluster(local, "here", "10.244.1.1", "there", "10.244.2.1")
+		tc.scope, tc.isComplete, tc.lastScanned = onAllAddrs, true, 1
+		tc.synced()
 		calls := 0
-		classifier := w.newClassifier(time.Now())
+		classifier := tc.newClassifier(time.Now())
 		classifier.isLocal = func(netip.Addr) (bool, error) { calls++; return false, unix.ENOBUFS }
 		class, err := classifier.classify(&test.entry)
 		if (calls > 0) != test.asks || (err != nil) != test.asks || (class == ClientUnknown) != test.asks {
@@ -271,13 +271,13 @@ func TestAScanOfFlows(t *testing.T) {
 		"any other error stops it":      {[]error{nil, unix.EPERM}, nil, 1, "operation not permitted"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newTestCluster(ofUDP, "here", "10.244.1.1", "there", "10.244.2.1")
+			tc := newTestCluster(ofUDP, "here", "10.244.1.1", "there", "10.244.2.1")
 			table := flowsTo(removed, clients...)
-			r := NewReconciler(conntrack.NewDumpScheduler(table, nil), w.index, isLocalAddr)
+			r := NewReconciler(conntrack.NewDumpScheduler(table, nil), tc.index, isLocalAddr)
 			if done, err := r.CleanOnce(t.Context()); err != nil || done.Flows[model.IPv4].Deleted != 0 {
 				t.Fatalf("at first: %+v, %v", done, err)
 			}
-			w.serve("here", "10.244.1.1")
+			tc.serve("here", "10.244.1.1")
 			table.deleteErrs, table.err = test.refuses, test.fails
 			done, err := r.CleanOnce(t.Context())
 			pass, exists := done.Flows[model.IPv4]
@@ -302,11 +302,11 @@ func TestAScanOfFlows(t *testing.T) {
 
 // The endpoint is added again while the flows of a scan are deleted.
 func TestAFlowWhoseEndpointIsAddedAgainStays(t *testing.T) {
-	w := newTestCluster(ofUDP, "here", "10.244.1.1", "there", "10.244.2.1")
+	tc := newTestCluster(ofUDP, "here", "10.244.1.1", "there", "10.244.2.1")
 	table := flowsTo("10.244.2.1:8080", "10.244.9.1:1", "10.244.9.2:1")
-	r := NewReconciler(conntrack.NewDumpScheduler(table, nil), w.index, isLocalAddr)
-	w.serve("here", "10.244.1.1")
-	table.afterDump = func() { w.serve("here", "10.244.1.1", "there", "10.244.2.1") }
+	r := NewReconciler(conntrack.NewDumpScheduler(table, nil), tc.index, isLocalAddr)
+	tc.serve("here", "10.244.1.1")
+	table.afterDump = func() { tc.serve("here", "10.244.1.1", "there", "10.244.2.1") }
 	if done, err := r.CleanOnce(t.Context()); err != nil || len(table.entries) != 2 {
 		t.Errorf("%+v, %v, and %d flows remain, want both", done, err, len(table.entries))
 	}
@@ -315,11 +315,11 @@ func TestAFlowWhoseEndpointIsAddedAgainStays(t *testing.T) {
 // Flows are also scanned a second after a failure, and at shutdown.
 func TestFlowsAreScannedOnceForEachChange(t *testing.T) {
 	ofUDPAlone := func(s *model.Service) { ofUDP(s); s.Ports = s.Ports[2:] }
-	reads := scanTimes(t, &recordingTable{failing: []int{2, 3}}, ofUDPAlone, func(w *testCluster) {
+	reads := scanTimes(t, &recordingTable{failing: []int{2, 3}}, ofUDPAlone, func(tc *testCluster) {
 		time.Sleep(time.Hour)
-		w.serve("here", "10.244.1.1")
+		tc.serve("here", "10.244.1.1")
 		time.Sleep(time.Hour)
-		w.serve()
+		tc.serve()
 		time.Sleep(time.Hour)
 	})
 	hour := time.Hour
@@ -328,13 +328,13 @@ func TestFlowsAreScannedOnceForEachChange(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		w := newTestCluster(ofUDPAlone, "here", "10.244.1.1", "there", "10.244.2.1")
+		tc := newTestCluster(ofUDPAlone, "here", "10.244.1.1", "there", "10.244.2.1")
 		table, reported := flowsTo("10.244.2.1:8080", "10.244.9.1:1"), 0
-		r := NewReconciler(conntrack.NewDumpScheduler(table, nil), w.index, isLocalAddr)
+		r := NewReconciler(conntrack.NewDumpScheduler(table, nil), tc.index, isLocalAddr)
 		if _, err := r.CleanOnce(ctx); err != nil {
 			t.Error(err)
 		}
-		w.serve("here", "10.244.1.1")
+		tc.serve("here", "10.244.1.1")
 		cancel()
 		r.Run(ctx, func(done CleanupResult, err error) { // the end of ctx and the change are ready at once
 			if reported += done.Flows[model.IPv4].Deleted; err != nil {
@@ -350,8 +350,8 @@ func TestFlowsAreScannedOnceForEachChange(t *testing.T) {
 // Stale flows are deleted in both families; connections of other protocols stay.
 func TestFlowsInTheKernel(t *testing.T) {
 	table, conn := inKernel(t)
-	w := newTestCluster(ofUDP, "here", "10.244.1.1", "there", "10.244.2.1", "here", "fd00:244::1", "there", "fd00:244::2")
-	r := NewReconciler(conntrack.NewDumpScheduler(conn, nil), w.index, isLocalAddr)
+	tc := newTestCluster(ofUDP, "here", "10.244.1.1", "there", "10.244.2.1", "here", "fd00:244::1", "there", "fd00:244::2")
+	r := NewReconciler(conntrack.NewDumpScheduler(conn, nil), tc.index, isLocalAddr)
 	if _, err := r.CleanOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -378,7 +378,7 @@ func TestFlowsInTheKernel(t *testing.T) {
 			}
 		}
 	}
-	w.serve("here", "10.244.1.1", "here", "fd00:244::1")
+	tc.serve("here", "10.244.1.1", "here", "fd00:244::1")
 	done, err := r.CleanOnce(t.Context())
 	if err != nil || done.Flows[model.IPv4].Deleted != each || done.Flows[model.IPv6].Deleted != each {
 		t.Errorf("%+v, %v; want %d flows of each family", done, err, each)

@@ -48,23 +48,23 @@ type Counter struct {
 	mutex sync.Mutex // guards the fields below
 	// isCounting reports whether the tables exist and their frontends are known. If it is false, tables of an earlier
 	// process may exist.
-	isCounting    bool
-	lastRead      time.Time
-	owners        map[model.Frontend]model.ObjectName // the Service of each frontend in the tables
-	lastCounts    map[model.Frontend]uint64           // the last count of each element
-	totals        map[model.ObjectName]uint64
-	skipped       int
-	cursors       []cursor // oldest first
-	number        int
-	process       string
-	loggedFailure bool
+	isCounting       bool
+	lastRead         time.Time
+	owners           map[model.Frontend]model.ObjectName // the Service of each frontend in the tables
+	lastCounts       map[model.Frontend]uint64           // the last count of each element
+	totals           map[model.ObjectName]uint64
+	skipped          int
+	cursors          []cursor // oldest first
+	cursorNumber     int
+	process          string
+	lastUpdateFailed bool
 }
 
 // cursor is a cursor with the totals at the time when it was issued.
 type cursor struct {
-	name   string
-	at     time.Time
-	totals map[model.ObjectName]uint64
+	name     string
+	issuedAt time.Time
+	totals   map[model.ObjectName]uint64
 }
 
 // NewCounter returns a Counter that does not count until the first request.
@@ -143,10 +143,10 @@ func (c *Counter) page(ctx context.Context, after string) (demandapi.Page, error
 	defer c.mutex.Unlock()
 	// A cancelled request must not leave an update half done.
 	err := c.update(context.WithoutCancel(ctx))
-	if err != nil && !errors.Is(err, errNotSynced) && !c.loggedFailure {
+	if err != nil && !errors.Is(err, errNotSynced) && !c.lastUpdateFailed {
 		c.log.Warn("failed to count demand; retrying with the next request", "error", err)
 	}
-	c.loggedFailure = err != nil
+	c.lastUpdateFailed = err != nil
 	if err != nil {
 		return demandapi.Page{}, err
 	}
@@ -155,14 +155,14 @@ func (c *Counter) page(ctx context.Context, after string) (demandapi.Page, error
 	page := demandapi.Page{Skipped: c.skipped, Counts: map[string]uint64{}}
 	for _, issued := range c.cursors {
 		if issued.name == after {
-			page.Duration = now.Sub(issued.at)
+			page.Duration = now.Sub(issued.issuedAt)
 			for service, total := range c.totals {
 				page.Counts[service.String()] = total - min(issued.totals[service], total)
 			}
 		}
 	}
-	c.number++
-	page.Cursor = fmt.Sprintf("%s-%d", c.process, c.number)
+	c.cursorNumber++
+	page.Cursor = fmt.Sprintf("%s-%d", c.process, c.cursorNumber)
 	c.cursors = append(c.cursors, cursor{page.Cursor, now, maps.Clone(c.totals)})
 	if len(c.cursors) > maxCursors {
 		c.cursors = c.cursors[1:]

@@ -93,12 +93,12 @@ func countsOf(e *conntrack.Entry) Counts {
 // Snapshot builds a report from conntrack entries.
 type Snapshot struct {
 	index  *serviceindex.Index
-	nodes  map[translatedEndpoint]string
+	nodes  map[serviceEndpoint]string
 	filter func(model.ObjectName) bool
 
-	services map[model.ObjectName]map[address]*Endpoint
-	foreign  int
-	hasBytes bool
+	services      map[model.ObjectName]map[address]*Endpoint
+	otherPrograms int
+	hasBytes      bool
 }
 
 // address is the address of an endpoint.
@@ -108,7 +108,7 @@ type address struct {
 }
 
 // serviceEndpoint is an endpoint address of a Service.
-type translatedEndpoint struct {
+type serviceEndpoint struct {
 	service model.ObjectName
 	address
 }
@@ -117,7 +117,7 @@ type translatedEndpoint struct {
 // true.
 func NewSnapshot(cluster *model.Cluster, families []model.Family, filter func(model.ObjectName) bool) *Snapshot {
 	s := &Snapshot{
-		index: serviceindex.New(0), nodes: map[translatedEndpoint]string{}, filter: filter,
+		index: serviceindex.New(0), nodes: map[serviceEndpoint]string{}, filter: filter,
 		services: map[model.ObjectName]map[address]*Endpoint{},
 	}
 	planner := selection.NewPlanner(cluster)
@@ -127,7 +127,7 @@ func NewSnapshot(cluster *model.Cluster, families []model.Family, filter func(mo
 		for i := range decisions {
 			for j := range decisions[i].Endpoints {
 				endpoint := &decisions[i].Endpoints[j]
-				s.nodes[translatedEndpoint{name, address{decisions[i].Port.Protocol, endpoint.Addr}}] = endpoint.Node
+				s.nodes[serviceEndpoint{name, address{decisions[i].Port.Protocol, endpoint.Addr}}] = endpoint.Node
 			}
 		}
 	}
@@ -144,7 +144,7 @@ func (s *Snapshot) Add(e *conntrack.Entry) {
 	origin := s.index.Attribute(e)
 	switch {
 	case origin == nil:
-		s.foreign++
+		s.otherPrograms++
 		return
 	case !s.filter(origin.Service):
 		return
@@ -156,7 +156,7 @@ func (s *Snapshot) Add(e *conntrack.Entry) {
 		s.services[origin.Service] = endpoints
 	}
 	if endpoints[key] == nil {
-		node, isKnown := s.nodes[translatedEndpoint{origin.Service, key}]
+		node, isKnown := s.nodes[serviceEndpoint{origin.Service, key}]
 		endpoints[key] = &Endpoint{
 			Endpoint: key.addr.String(), Protocol: e.Protocol.String(), Node: node, Zone: origin.Location.Zone,
 			Locality: origin.Location.Locality.String(), Tier: origin.Location.Tier, Removed: !isKnown,
@@ -177,7 +177,7 @@ func (s *Snapshot) AddAll(ctx context.Context, table conntrack.Table) error {
 
 // Report returns the counts and resets the Snapshot.
 func (s *Snapshot) Report(node string) Report {
-	report := Report{Node: node, Services: make([]Service, 0, len(s.services)), OtherPrograms: s.foreign, CountsBytes: s.hasBytes}
+	report := Report{Node: node, Services: make([]Service, 0, len(s.services)), OtherPrograms: s.otherPrograms, CountsBytes: s.hasBytes}
 	for _, name := range slices.SortedFunc(maps.Keys(s.services), model.ObjectName.Compare) {
 		service := Service{Service: name.String(), ByLocality: map[string]int{}}
 		for _, locality := range serviceindex.Localities {
@@ -197,7 +197,7 @@ func (s *Snapshot) Report(node string) Report {
 	slices.SortStableFunc(report.Services, func(a, b Service) int {
 		return compareRows(a.Counts, b.Counts, a.crossZone(), b.crossZone())
 	})
-	s.services, s.foreign, s.hasBytes = map[model.ObjectName]map[address]*Endpoint{}, 0, false
+	s.services, s.otherPrograms, s.hasBytes = map[model.ObjectName]map[address]*Endpoint{}, 0, false
 	return report
 }
 

@@ -16,7 +16,7 @@ import (
 
 // testCluster returns a cluster with Services shop/a, shop/b and shop/c at 10.96.0.1 to 3, each with an endpoint
 // 10.0.1.N on this node and one 10.0.2.N in another zone.
-func state() *model.Cluster {
+func testCluster() *model.Cluster {
 	cluster := model.NewCluster("node-1")
 	zone := func(name string) map[string]string { return map[string]string{string(policy.Zone): name} }
 	change := model.Change{
@@ -48,13 +48,13 @@ func state() *model.Cluster {
 }
 
 func entry(dialled, endpoint string, status conntrack.Status, state uint8) *conntrack.Entry {
-	e := othersEntry(dialled, endpoint, status, state)
+	e := foreignEntry(dialled, endpoint, status, state)
 	e.Labels[ruleset.TranslatedLabel/8] = 1 << (ruleset.TranslatedLabel % 8)
 	return e
 }
 
 // foreignEntry returns an entry that another program translated.
-func othersEntry(dialled, endpoint string, status conntrack.Status, state uint8) *conntrack.Entry {
+func foreignEntry(dialled, endpoint string, status conntrack.Status, state uint8) *conntrack.Entry {
 	client := netip.MustParseAddrPort("10.0.1.99:1000")
 	return &conntrack.Entry{
 		Protocol: model.TCP, Status: status | conntrack.DestinationNAT, State: state,
@@ -72,17 +72,17 @@ const (
 
 func everything(model.ObjectName) bool { return true }
 
-func read(filter func(model.ObjectName) bool) Report {
-	snapshot := NewSnapshot(state(), model.Families, filter)
+func readReport(filter func(model.ObjectName) bool) Report {
+	snapshot := NewSnapshot(testCluster(), model.Families, filter)
 	for _, e := range []*conntrack.Entry{
 		entry("10.96.0.1:80", "10.0.1.1:8080", replied, established), entry("10.96.0.1:80", "10.0.1.1:8080", replied, established),
 		entry("10.96.0.1:80", "10.0.1.1:8080", replied, closed),
 		entry("10.96.0.2:80", "10.0.2.2:8080", replied, established), // crosses zones
 		entry("10.96.0.3:80", "10.0.1.3:8080", 0, conntrack.TCPSynSent),
-		entry("192.0.2.1:30003", "10.0.9.9:8080", replied, established),       // was an endpoint of the node port
-		othersEntry("192.0.2.1:80", "10.0.1.1:8080", replied, established),    // a port mapping
-		othersEntry("192.0.2.1:30001", "10.0.1.1:8080", replied, established), // a port mapping with the number of a node port
-		othersEntry("10.96.0.1:80", "10.0.1.1:8080", replied, established),    // an earlier proxy's
+		entry("192.0.2.1:30003", "10.0.9.9:8080", replied, established),        // was an endpoint of the node port
+		foreignEntry("192.0.2.1:80", "10.0.1.1:8080", replied, established),    // a port mapping
+		foreignEntry("192.0.2.1:30001", "10.0.1.1:8080", replied, established), // a port mapping with the number of a node port
+		foreignEntry("10.96.0.1:80", "10.0.1.1:8080", replied, established),    // an earlier proxy's
 	} {
 		snapshot.Add(e)
 	}
@@ -90,7 +90,7 @@ func read(filter func(model.ObjectName) bool) Report {
 }
 
 func TestServicesAreOrderedByUnrepliedConnections(t *testing.T) {
-	report := read(everything)
+	report := readReport(everything)
 	var order []string
 	for _, service := range report.Services {
 		order = append(order, service.Service)
@@ -111,14 +111,14 @@ func TestServicesAreOrderedByUnrepliedConnections(t *testing.T) {
 }
 
 func TestOnlyMatchingConnectionsAreListed(t *testing.T) {
-	report := read(func(name model.ObjectName) bool { return name.Name == "b" })
+	report := readReport(func(name model.ObjectName) bool { return name.Name == "b" })
 	if len(report.Services) != 1 || report.Services[0].Service != "shop/b" {
 		t.Errorf("got %+v, want only shop/b", report)
 	}
 }
 
 func TestText(t *testing.T) {
-	report := read(everything)
+	report := readReport(everything)
 	for name, test := range map[string]struct {
 		byEndpoint bool
 		most       int

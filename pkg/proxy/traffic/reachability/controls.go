@@ -6,8 +6,8 @@ import "time"
 type controls struct {
 	lastReplies map[string]time.Time // when the last probe with a reply was sent, by node; "" is an API server on no node
 	isRequested bool
-	next        time.Time // when the next round may be sent
-	round       uint64    // the position among the candidates where the next control is picked, as a fraction of 2^64
+	nextRound   time.Time // when the next round may be sent
+	position    uint64    // the position among the candidates where the next control is picked, as a fraction of 2^64
 }
 
 // golden is the fractional part of the golden ratio, times 2^64. Steps of this size spread evenly over a list after any
@@ -18,7 +18,7 @@ const golden = 0x9E3779B97F4A7C15
 const controlsEvery = 100 * time.Millisecond
 
 // record records the reply to a control probe.
-func (c *controls) record(probe inFlight) {
+func (c *controls) record(probe pendingProbe) {
 	name := ""
 	if probe.node != nil {
 		name = probe.node.name
@@ -43,12 +43,12 @@ func (c *controls) anyReplySince(name string, since time.Time) bool {
 // because a control node may have failed too. Suspected nodes are controls only if there are fewer than two others, and
 // ejected nodes never. With fewer than three control nodes, it probes API servers too.
 func (d *Detector) probeControls(now time.Time) {
-	if !d.controls.isRequested && d.isolation == nil || now.Before(d.controls.next) {
+	if !d.controls.isRequested && d.isolatedSince == nil || now.Before(d.controls.nextRound) {
 		return
 	}
-	d.controls.isRequested, d.controls.next = false, now.Add(controlsEvery)
-	if d.isolation != nil {
-		d.controls.next = now.Add(ejectedEvery)
+	d.controls.isRequested, d.controls.nextRound = false, now.Add(controlsEvery)
+	if d.isolatedSince != nil {
+		d.controls.nextRound = now.Add(ejectedEvery)
 	}
 	var others, suspects []*node
 	for _, name := range d.names {
@@ -64,14 +64,14 @@ func (d *Detector) probeControls(now time.Time) {
 		others = append(others, suspects...)
 	}
 	for i := range min(controlsPerRound, len(others)) {
-		d.controls.round += golden
-		n := others[(d.controls.round>>32)*uint64(len(others))>>32]
+		d.controls.position += golden
+		n := others[(d.controls.position>>32)*uint64(len(others))>>32]
 		ports := n.ports()
-		d.probe(now, n, ports[i%len(ports)], timeout, inFlight{isControl: true})
+		d.probe(now, n, ports[i%len(ports)], timeout, pendingProbe{isControl: true})
 	}
 	if len(others) < 3 {
-		for _, server := range d.servers[:min(len(d.servers), controlsPerRound)] {
-			d.send(now, server.addr, timeout, inFlight{node: server.node, port: apiServer, isControl: true})
+		for _, srv := range d.servers[:min(len(d.servers), controlsPerRound)] {
+			d.send(now, srv.addr, timeout, pendingProbe{node: srv.node, port: apiServer, isControl: true})
 		}
 	}
 }

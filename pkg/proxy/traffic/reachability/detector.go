@@ -16,22 +16,22 @@ const closedPortNumber, kubeletPortNumber = 9, 10250
 // Detector decides which of the other nodes do not reply to this one. Its Report methods record events; Step decides
 // what to do about them. It is not safe for concurrent use.
 type Detector struct {
-	self              string
-	numbers           [apiServer]uint16 // port numbers
-	nodes             map[string]*node
-	names             []string         // node names, sorted
-	active            map[string]*node // suspected or ejected nodes
-	servers           []server
-	suspects          map[string]int // number of suspicious connections, by node that is not suspected yet
-	controls          controls
-	isolation         *time.Time // since when this node is isolated; nil if it is not
-	inFlight          map[uint64]inFlight
-	lastProbe         uint64
-	budget            Budget
-	nextBaselineCheck time.Time // when to check again which baselines are due
-	listing           bool      // a list of connections is pending
-	nextList          time.Time // when to list connections to ejected nodes again
-	pending           Actions   // results since the last step
+	self                  string
+	portNumbers           [apiServer]uint16 // port numbers
+	nodes                 map[string]*node
+	names                 []string         // node names, sorted
+	active                map[string]*node // suspected or ejected nodes
+	servers               []server
+	suspiciousConnections map[string]int // number of suspicious connections, by node that is not suspected yet
+	controls              controls
+	isolatedSince         *time.Time // since when this node is isolated; nil if it is not
+	inFlight              map[uint64]pendingProbe
+	lastProbeID           uint64
+	budget                Budget
+	nextBaselineCheck     time.Time // when to check again which baselines are due
+	isListing             bool      // a list of connections is pending
+	nextList              time.Time // when to list connections to ejected nodes again
+	pending               Actions   // results since the last step
 }
 
 // server is an API server. node is the other node that it runs on; nil if there is none.
@@ -49,7 +49,7 @@ func NewBudget() Budget {
 }
 
 // pendingProbe is a probe whose result is pending.
-type inFlight struct {
+type pendingProbe struct {
 	node      *node // nil for an API server that runs on no other node
 	port      port
 	suspicion *suspicion
@@ -100,8 +100,8 @@ func Ports(healthz uint16) [apiServer]uint16 {
 // NewDetector returns a detector for all nodes other than self. healthz is the port of /healthz on all nodes.
 func NewDetector(self string, healthz uint16, budget Budget) *Detector {
 	return &Detector{
-		self: self, numbers: Ports(healthz), budget: budget,
-		nodes: map[string]*node{}, active: map[string]*node{}, suspects: map[string]int{}, inFlight: map[uint64]inFlight{},
+		self: self, portNumbers: Ports(healthz), budget: budget,
+		nodes: map[string]*node{}, active: map[string]*node{}, suspiciousConnections: map[string]int{}, inFlight: map[uint64]pendingProbe{},
 		controls: controls{lastReplies: map[string]time.Time{}},
 	}
 }
@@ -110,13 +110,13 @@ func NewDetector(self string, healthz uint16, budget Budget) *Detector {
 // address has no baseline.
 func (d *Detector) SetNodes(now time.Time, addrs map[string]netip.Addr, servers []netip.AddrPort) {
 	for name, n := range d.nodes {
-		if addr, there := addrs[name]; !there || addr != n.addr {
+		if addr, exists := addrs[name]; !exists || addr != n.addr {
 			d.removeNode(n)
 		}
 	}
 	for name, addr := range addrs {
 		if name != d.self && d.nodes[name] == nil {
-			first := now.Add(jitter(d.self, name, firstBaselines(len(addrs))))
+			first := now.Add(jitter(d.self, name, firstBaselineWindow(len(addrs))))
 			d.nodes[name] = &node{name: name, addr: addr, nextBaseline: first}
 		}
 	}
@@ -136,14 +136,14 @@ func (d *Detector) SetNodes(now time.Time, addrs map[string]netip.Addr, servers 
 }
 
 func (d *Detector) endIsolation() {
-	d.pending.IsolationEnded = d.pending.IsolationEnded || d.isolation != nil
-	d.isolation = nil
+	d.pending.IsolationEnded = d.pending.IsolationEnded || d.isolatedSince != nil
+	d.isolatedSince = nil
 }
 
 func (d *Detector) removeNode(n *node) {
 	delete(d.nodes, n.name)
 	delete(d.active, n.name)
-	delete(d.suspects, n.name)
+	delete(d.suspiciousConnections, n.name)
 	delete(d.controls.lastReplies, n.name)
 	if n.ejection != nil {
 		d.pending.Restored = append(d.pending.Restored, Restoration{n.name, n.ejection.since, true})
@@ -153,10 +153,10 @@ func (d *Detector) removeNode(n *node) {
 // ReportUnreplied records the nodes that a scan found. A node is listed once for each of its connections that stayed
 // unreplied for MinAge, and once more if neighbour discovery does not find its link-layer address.
 func (d *Detector) ReportUnreplied(nodes []string) {
-	clear(d.suspects)
+	clear(d.suspiciousConnections)
 	for _, name := range nodes {
 		if n := d.nodes[name]; n != nil && n.suspicion == nil && n.ejection == nil && n.best() != NoReply {
-			d.suspects[name]++
+			d.suspiciousConnections[name]++
 		}
 	}
 }
@@ -218,9 +218,9 @@ func (d *Detector) restore(now time.Time, n *node) {
 // that are on it now. Other connections may be old and only new to the EndpointSlices. nextFlows contains the
 // connections to the endpoints that are on the node now, for the next comparison. If isListed is false, the connections
 // could not be listed, and the suspicions start again.
-func (d *Detector) ReportReplied(now time.Time, nodes []string, flows, next []Flow, isListed bool) {
-	d.listing = false
-	byNode, nextByNode := byNode(flows), byNode(next)
+func (d *Detector) ReportReplied(now time.Time, nodes []string, flows, nextFlows []Flow, isListed bool) {
+	d.isListing = false
+	byNode, nextByNode := groupByNode(flows), groupByNode(nextFlows)
 	for _, name := range nodes {
 		switch n := d.nodes[name]; {
 		case n == nil:
@@ -231,7 +231,7 @@ func (d *Detector) ReportReplied(now time.Time, nodes []string, flows, next []Fl
 			} else {
 				n.ejection.knownFlows = idsOf(nextByNode[name])
 			}
-		case n.suspicion == nil || !n.suspicion.listing:
+		case n.suspicion == nil || !n.suspicion.isListing:
 		case isListed:
 			n.suspicion.addReplied(byNode[name])
 		default:
@@ -240,7 +240,7 @@ func (d *Detector) ReportReplied(now time.Time, nodes []string, flows, next []Fl
 	}
 }
 
-func byNode(flows []Flow) map[string][]Flow {
+func groupByNode(flows []Flow) map[string][]Flow {
 	result := map[string][]Flow{}
 	for _, flow := range flows {
 		result[flow.Node] = append(result[flow.Node], flow)
@@ -273,23 +273,23 @@ func (d *Detector) startSuspicions(now time.Time) {
 			tokens -= len(n.suspicion.probes) - n.suspicion.sent
 		}
 	}
-	if d.isolation != nil || tokens < probesPerSuspicion {
+	if d.isolatedSince != nil || tokens < probesPerSuspicion {
 		return
 	}
 	var due []*node
-	for name := range d.suspects {
+	for name := range d.suspiciousConnections {
 		if n := d.nodes[name]; n.maySuspect(now) {
 			due = append(due, n)
 		}
 	}
 	slices.SortFunc(due, func(a, b *node) int {
-		return cmp.Or(a.lastSuspicion.Compare(b.lastSuspicion), cmp.Compare(d.suspects[b.name], d.suspects[a.name]),
+		return cmp.Or(a.lastSuspicion.Compare(b.lastSuspicion), cmp.Compare(d.suspiciousConnections[b.name], d.suspiciousConnections[a.name]),
 			cmp.Compare(a.name, b.name))
 	})
 	for _, n := range due[:min(len(due), tokens/probesPerSuspicion)] {
 		n.suspicion, n.lastSuspicion = newSuspicion(now, n), now
 		d.active[n.name] = n
-		delete(d.suspects, n.name)
+		delete(d.suspiciousConnections, n.name)
 	}
 }
 
@@ -300,13 +300,13 @@ func (d *Detector) evaluateSuspicions(now time.Time) {
 	for _, name := range slices.Sorted(maps.Keys(d.active)) {
 		n := d.active[name]
 		if n.suspicion == nil {
-			if isEjectedDue && !d.listing {
+			if isEjectedDue && !d.isListing {
 				list = append(list, name)
 			}
 			continue
 		}
-		if !d.listing && n.suspicion.needsReplied(now) {
-			n.suspicion.listing = true
+		if !d.isListing && n.suspicion.needsList(now) {
+			n.suspicion.isListing = true
 			list = append(list, name)
 		}
 		if outcome, isOver := n.suspicion.outcome(now, d.controls.anyReplySince(name, n.suspicion.lastProbe)); isOver {
@@ -314,7 +314,7 @@ func (d *Detector) evaluateSuspicions(now time.Time) {
 		}
 	}
 	if len(list) > 0 {
-		d.listing, d.pending.ListReplied = true, list
+		d.isListing, d.pending.ListReplied = true, list
 		if isEjectedDue {
 			d.nextList = now.Add(repliedEvery)
 		}
@@ -333,8 +333,8 @@ func (d *Detector) conclude(now time.Time, n *node, outcome Outcome) {
 	switch outcome {
 	case Replied, FlowsReplied, Inconclusive:
 	case Isolated:
-		if d.isolation == nil {
-			d.isolation, d.pending.Isolated = &now, true
+		if d.isolatedSince == nil {
+			d.isolatedSince, d.pending.Isolated = &now, true
 		}
 	case Unreachable:
 		n.eject(now, replied)
@@ -344,19 +344,19 @@ func (d *Detector) conclude(now time.Time, n *node, outcome Outcome) {
 }
 
 // probe sends a probe to a node.
-func (d *Detector) probe(now time.Time, n *node, to port, timeout time.Duration, flight inFlight) {
+func (d *Detector) probe(now time.Time, n *node, to port, timeout time.Duration, flight pendingProbe) {
 	if to == kubeletPort {
-		n.lastKubelet = now
+		n.lastKubeletProbe = now
 	}
 	flight.node, flight.port = n, to
-	d.send(now, netip.AddrPortFrom(n.addr, d.numbers[to]), timeout, flight)
+	d.send(now, netip.AddrPortFrom(n.addr, d.portNumbers[to]), timeout, flight)
 }
 
-func (d *Detector) send(now time.Time, addr netip.AddrPort, timeout time.Duration, flight inFlight) {
-	d.lastProbe++
+func (d *Detector) send(now time.Time, addr netip.AddrPort, timeout time.Duration, flight pendingProbe) {
+	d.lastProbeID++
 	flight.sentAt = now
-	d.inFlight[d.lastProbe] = flight
-	d.pending.Probes = append(d.pending.Probes, Probe{d.lastProbe, addr, timeout})
+	d.inFlight[d.lastProbeID] = flight
+	d.pending.Probes = append(d.pending.Probes, Probe{d.lastProbeID, addr, timeout})
 }
 
 // probeSuspects probes the suspected nodes. From the second probe on, control nodes are probed at the same time, so
@@ -368,7 +368,7 @@ func (d *Detector) probeSuspects(now time.Time, active []*node) {
 			continue
 		}
 		to := s.probes[s.sent]
-		d.probe(now, n, to, s.remaining(), inFlight{suspicion: s})
+		d.probe(now, n, to, s.remaining(), pendingProbe{suspicion: s})
 		d.budget.suspected.ReserveN(now, 1)
 		s.sent, s.lastProbe, s.nextProbe = s.sent+1, now, now.Add(s.interval())
 		d.controls.isRequested = d.controls.isRequested || s.sent > 1
@@ -395,7 +395,7 @@ func (d *Detector) probeEjected(now time.Time, active []*node) {
 		}
 		e.inFlight, e.nextRound = len(ports), now.Add(ejectedEvery)
 		for _, to := range ports {
-			d.probe(now, n, to, timeout, inFlight{ejection: e})
+			d.probe(now, n, to, timeout, pendingProbe{ejection: e})
 		}
 	}
 }
@@ -416,7 +416,7 @@ func (d *Detector) probeBaselines(now time.Time) {
 		n.nextBaseline = now.Add(baselineEvery)
 		for to := range kubeletPort {
 			if n.suspicion == nil && n.ejection == nil {
-				d.probe(now, n, to, timeout, inFlight{isBaseline: true})
+				d.probe(now, n, to, timeout, pendingProbe{isBaseline: true})
 			}
 		}
 	}
@@ -437,14 +437,14 @@ func (d *Detector) nextStep(now time.Time) time.Time {
 			next = earlier(next, n.ejection.nextRound)
 		}
 	}
-	if d.controls.isRequested || d.isolation != nil {
-		next = earlier(next, d.controls.next)
+	if d.controls.isRequested || d.isolatedSince != nil {
+		next = earlier(next, d.controls.nextRound)
 	}
 	return now.Add(max(next.Sub(now), 10*time.Millisecond))
 }
 
 // HasReplied reports whether a node has ever replied.
-func (d *Detector) Replies(name string) bool {
+func (d *Detector) HasReplied(name string) bool {
 	n := d.nodes[name]
 	return n != nil && n.best() != NoReply
 }

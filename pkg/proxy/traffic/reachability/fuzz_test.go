@@ -13,202 +13,202 @@ import (
 )
 
 // fuzzModel runs a detector on fuzzed input, and records what it must know to check each ejection.
-type model struct {
-	t         *testing.T
-	detector  *reachability.Detector
-	input     []byte
-	now       time.Time
-	targets   map[string]netip.Addr
-	servers   []netip.AddrPort
-	dials     []ordered // without a result yet
-	order     int
-	ejections int
+type fuzzModel struct {
+	t             *testing.T
+	detector      *reachability.Detector
+	input         []byte
+	now           time.Time
+	targets       map[string]netip.Addr
+	servers       []netip.AddrPort
+	pendingProbes []orderedProbe // without a result yet
+	order         int
+	ejections     int
 	// unreplied are the probes of an address since its last reply. lastReply is, by address, the latest probe that had a
 	// reply.
-	unreplied map[netip.Addr][]ordered
-	lastReply map[netip.Addr]ordered
+	unreplied map[netip.Addr][]orderedProbe
+	lastReply map[netip.Addr]orderedProbe
 	listed    []string
 	ejected   map[string]bool
 }
 
 // orderedProbe is a probe with its position in the order of probes.
-type ordered struct {
+type orderedProbe struct {
 	reachability.Probe
 	position int
 }
 
-func (l *model) next() byte {
-	if len(l.input) == 0 {
+func (m *fuzzModel) nextByte() byte {
+	if len(m.input) == 0 {
 		return 0
 	}
-	next := l.input[0]
-	l.input = l.input[1:]
-	return next
+	b := m.input[0]
+	m.input = m.input[1:]
+	return b
 }
 
 var fuzzedServer = netip.MustParseAddrPort("198.51.100.1:6443")
 
-func play(t *testing.T, input []byte) *model {
+func play(t *testing.T, input []byte) *fuzzModel {
 	t.Helper()
-	l := &model{
+	m := &fuzzModel{
 		t: t, detector: reachability.NewDetector("n0", 10256, reachability.NewBudget()), input: input, now: epoch,
-		targets: map[string]netip.Addr{}, unreplied: map[netip.Addr][]ordered{}, lastReply: map[netip.Addr]ordered{}, ejected: map[string]bool{},
+		targets: map[string]netip.Addr{}, unreplied: map[netip.Addr][]orderedProbe{}, lastReply: map[netip.Addr]orderedProbe{}, ejected: map[string]bool{},
 	}
 	for i := range 5 {
-		l.targets[fmt.Sprintf("n%d", i)] = addrOf(i)
+		m.targets[fmt.Sprintf("n%d", i)] = addrOf(i)
 	}
-	l.detector.SetNodes(l.now, l.targets, nil)
-	l.order = 1
+	m.detector.SetNodes(m.now, m.targets, nil)
+	m.order = 1
 	for range 2 { // all have replied once
-		l.now = l.now.Add(time.Minute)
-		l.step()
-		for len(l.dials) > 0 {
-			l.reply(0, reachability.Accepted)
+		m.now = m.now.Add(time.Minute)
+		m.step()
+		for len(m.pendingProbes) > 0 {
+			m.reply(0, reachability.Accepted)
 		}
 	}
-	for len(l.input) > 0 {
-		l.do(l.next())
-		l.step()
+	for len(m.input) > 0 {
+		m.do(m.nextByte())
+		m.step()
 	}
-	return l
+	return m
 }
 
 func addrOf(i int) netip.Addr { return netip.AddrFrom4([4]byte{192, 0, 2, byte(i)}) }
 
-func (l *model) do(operation byte) {
-	l.order++
+func (m *fuzzModel) do(operation byte) {
+	m.order++
 	switch operation % 15 {
 	case 0, 1, 2:
-		l.now = l.now.Add(time.Duration(l.next()) * 4 * time.Millisecond)
+		m.now = m.now.Add(time.Duration(m.nextByte()) * 4 * time.Millisecond)
 	case 3, 4, 5:
-		l.now = l.now.Add(500 * time.Millisecond)
-		l.scan(255)
+		m.now = m.now.Add(500 * time.Millisecond)
+		m.scan(255)
 	case 6:
-		l.scan(l.next())
+		m.scan(m.nextByte())
 	case 7:
-		if len(l.dials) > 0 {
-			l.reply(int(l.next())%len(l.dials), reachability.NoReply)
+		if len(m.pendingProbes) > 0 {
+			m.reply(int(m.nextByte())%len(m.pendingProbes), reachability.NoReply)
 		}
 	case 8:
-		if len(l.dials) > 0 {
-			l.reply(int(l.next())%len(l.dials), reachability.ProbeResult(1+l.next()%2))
+		if len(m.pendingProbes) > 0 {
+			m.reply(int(m.nextByte())%len(m.pendingProbes), reachability.ProbeResult(1+m.nextByte()%2))
 		}
 	case 9, 10, 11, 12:
-		for i := range slices.Backward(l.dials) {
-			if l.dials[i].Addr.Addr() == addrOf(1) || l.next()%8 == 0 {
-				l.reply(i, reachability.NoReply)
+		for i := range slices.Backward(m.pendingProbes) {
+			if m.pendingProbes[i].Addr.Addr() == addrOf(1) || m.nextByte()%8 == 0 {
+				m.reply(i, reachability.NoReply)
 			} else {
-				l.reply(i, reachability.Accepted)
+				m.reply(i, reachability.Accepted)
 			}
 		}
 	case 13:
 		var flows []reachability.Flow
-		for _, name := range l.listed {
-			for range l.next() / 100 {
-				flows = append(flows, reachability.Flow{ID: uint32(l.next() / 50), Client: addrOf(int(l.next())), Node: name})
+		for _, name := range m.listed {
+			for range m.nextByte() / 100 {
+				flows = append(flows, reachability.Flow{ID: uint32(m.nextByte() / 50), Client: addrOf(int(m.nextByte())), Node: name})
 			}
 		}
-		l.detector.ReportReplied(l.now, l.listed, flows, flows, l.next()%8 != 0)
-		l.listed = nil
+		m.detector.ReportReplied(m.now, m.listed, flows, flows, m.nextByte()%8 != 0)
+		m.listed = nil
 	case 14:
-		if l.next()%4 == 0 {
-			l.setTargets(l.next())
+		if m.nextByte()%4 == 0 {
+			m.setTargets(m.nextByte())
 		}
 	}
 }
 
 // scan reports a connection to each node whose bit is set in a mask.
-func (l *model) scan(mask byte) {
+func (m *fuzzModel) scan(mask byte) {
 	var nodes []string
 	for i := range 5 {
 		if mask&(1<<i) != 0 {
 			nodes = append(nodes, fmt.Sprintf("n%d", i))
 		}
 	}
-	l.detector.ReportUnreplied(nodes)
+	m.detector.ReportUnreplied(nodes)
 }
 
 // setTargets adds or removes a node, or changes its address.
-func (l *model) setTargets(input byte) {
+func (m *fuzzModel) setTargets(input byte) {
 	i := int(input % 5)
 	name := fmt.Sprintf("n%d", i)
-	switch _, there := l.targets[name]; {
-	case there && input&32 != 0:
-		delete(l.targets, name)
+	switch _, exists := m.targets[name]; {
+	case exists && input&32 != 0:
+		delete(m.targets, name)
 	default:
-		l.targets[name] = addrOf(i + 5*int(input>>6))
+		m.targets[name] = addrOf(i + 5*int(input>>6))
 	}
-	l.servers = nil
+	m.servers = nil
 	if input&16 != 0 {
-		l.servers = []netip.AddrPort{fuzzedServer}
+		m.servers = []netip.AddrPort{fuzzedServer}
 	}
-	l.detector.SetNodes(l.now, l.targets, l.servers)
+	m.detector.SetNodes(m.now, m.targets, m.servers)
 }
 
-func (l *model) reply(i int, result reachability.ProbeResult) {
-	dial := l.dials[i]
-	l.dials = append(l.dials[:i:i], l.dials[i+1:]...)
+func (m *fuzzModel) reply(i int, result reachability.ProbeResult) {
+	probe := m.pendingProbes[i]
+	m.pendingProbes = append(m.pendingProbes[:i:i], m.pendingProbes[i+1:]...)
 	switch result {
 	case reachability.NoReply:
-		l.unreplied[dial.Addr.Addr()] = append(l.unreplied[dial.Addr.Addr()], dial)
+		m.unreplied[probe.Addr.Addr()] = append(m.unreplied[probe.Addr.Addr()], probe)
 	default:
-		l.unreplied[dial.Addr.Addr()] = nil
-		if l.lastReply[dial.Addr.Addr()].position < dial.position {
-			l.lastReply[dial.Addr.Addr()] = dial
+		m.unreplied[probe.Addr.Addr()] = nil
+		if m.lastReply[probe.Addr.Addr()].position < probe.position {
+			m.lastReply[probe.Addr.Addr()] = probe
 		}
 	}
-	l.detector.ReportProbe(l.now, dial.ID, result, time.Millisecond)
+	m.detector.ReportProbe(m.now, probe.ID, result, time.Millisecond)
 }
 
-func (l *model) step() {
-	actions := l.detector.Step(l.now)
-	for _, back := range actions.Restored {
-		delete(l.ejected, back.Node)
+func (m *fuzzModel) step() {
+	actions := m.detector.Step(m.now)
+	for _, restoration := range actions.Restored {
+		delete(m.ejected, restoration.Node)
 	}
 	for _, name := range actions.Ejected {
-		l.ejections++
-		l.check(name)
-		l.ejected[name] = true
+		m.ejections++
+		m.check(name)
+		m.ejected[name] = true
 	}
-	for _, dial := range actions.Probes {
-		l.dials = append(l.dials, ordered{dial, l.order})
+	for _, probe := range actions.Probes {
+		m.pendingProbes = append(m.pendingProbes, orderedProbe{probe, m.order})
 	}
-	l.listed = append(l.listed, actions.ListReplied...)
+	m.listed = append(m.listed, actions.ListReplied...)
 	if len(actions.Probes) > 300 {
-		l.t.Errorf("%d probes at once", len(actions.Probes))
+		m.t.Errorf("%d probes at once", len(actions.Probes))
 	}
 	unreachable := map[string]bool{}
-	for _, node := range l.detector.Status().Ejected {
+	for _, node := range m.detector.Status().Ejected {
 		unreachable[node.Node] = true
 	}
-	if !maps.Equal(l.ejected, unreachable) {
-		l.t.Errorf("ejected nodes: %v by the actions, %v in the status", l.ejected, unreachable)
+	if !maps.Equal(m.ejected, unreachable) {
+		m.t.Errorf("ejected nodes: %v by the actions, %v in the status", m.ejected, unreachable)
 	}
-	if !actions.NextStep.After(l.now) {
-		l.t.Errorf("the next step is due at %v, now it is %v", actions.NextStep, l.now)
+	if !actions.NextStep.After(m.now) {
+		m.t.Errorf("the next step is due at %v, now it is %v", actions.NextStep, m.now)
 	}
 }
 
 // check checks that an ejection is justified.
-func (l *model) check(name string) {
-	target, exists := l.targets[name]
+func (m *fuzzModel) check(name string) {
+	target, exists := m.targets[name]
 	if !exists || name == "n0" {
-		l.t.Fatalf("%s is ejected: exists %v", name, exists)
+		m.t.Fatalf("%s is ejected: exists %v", name, exists)
 	}
-	if _, hasReplied := l.lastReply[target]; !hasReplied {
-		l.t.Errorf("%s is ejected, but never replied", name)
+	if _, hasReplied := m.lastReply[target]; !hasReplied {
+		m.t.Errorf("%s is ejected, but never replied", name)
 	}
-	unreplied := l.unreplied[target]
+	unreplied := m.unreplied[target]
 	if len(unreplied) < 4 {
-		l.t.Fatalf("%s is ejected after %d unreplied probes", name, len(unreplied))
+		m.t.Fatalf("%s is ejected after %d unreplied probes", name, len(unreplied))
 	}
 	first := unreplied[len(unreplied)-4].position
-	for addr, dial := range l.lastReply {
-		if addr != target && dial.position >= first {
+	for addr, probe := range m.lastReply {
+		if addr != target && probe.position >= first {
 			return
 		}
 	}
-	l.t.Errorf("%s is ejected, but no other address replied to a probe sent since its last four probes", name)
+	m.t.Errorf("%s is ejected, but no other address replied to a probe sent since its last four probes", name)
 }
 
 func TestNoEjectionWithoutReasons(t *testing.T) {

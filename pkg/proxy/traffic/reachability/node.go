@@ -33,13 +33,13 @@ type node struct {
 	name string
 	addr netip.Addr
 	// baselines are the best results of the closed port and the health port so far.
-	baselines     [kubeletPort]baseline
-	lastReply     time.Time
-	nextBaseline  time.Time
-	baselineTries int // how often it was recorded again because it was slow or missing
-	suspicion     *suspicion
-	lastSuspicion time.Time // when the last suspicion began
-	lastKubelet   time.Time // when its kubelet was probed
+	baselines        [kubeletPort]baseline
+	lastReply        time.Time
+	nextBaseline     time.Time
+	baselineTries    int // how often it was recorded again because it was slow or missing
+	suspicion        *suspicion
+	lastSuspicion    time.Time // when the last suspicion began
+	lastKubeletProbe time.Time // when its kubelet was probed
 	// onlyKubelet is set if the last reply came from the kubelet, which is probed only while the other ports do not reply.
 	onlyKubelet bool
 	ejection    *ejection
@@ -57,15 +57,15 @@ type baseline struct {
 
 // ejection is the state of an ejected node: what it still needs to be restored.
 type ejection struct {
-	since      time.Time
-	replies    int // consecutive rounds of probes with a reply
-	needed     int
-	nextRound  time.Time
-	inFlight   int         // probes of this round without a result yet
-	round      ProbeResult // the best result of this round, without the kubelet's
-	kubelet    ProbeResult
-	weakSince  time.Time       // since when it replies, but with a weaker result than its best; else zero
-	knownFlows map[uint32]bool // connections that had a reply in the last list
+	since         time.Time
+	repliedRounds int // consecutive rounds of probes with a reply
+	neededRounds  int
+	nextRound     time.Time
+	inFlight      int         // probes of this round without a result yet
+	roundResult   ProbeResult // the best result of this round, without the kubelet's
+	kubeletResult ProbeResult
+	weakSince     time.Time       // since when it replies, but with a weaker result than its best; else zero
+	knownFlows    map[uint32]bool // connections that had a reply in the last list
 }
 
 // jitter returns a fraction of a duration that depends on both the probing and the probed node. So a node does not
@@ -77,7 +77,7 @@ func jitter(from, to string, over time.Duration) time.Duration {
 }
 
 // firstBaselineWindow returns the time within which the given number of nodes are probed for the first time.
-func firstBaselines(nodes int) time.Duration {
+func firstBaselineWindow(nodes int) time.Duration {
 	return min(baselineWithin, max(time.Second, time.Duration(nodes)*baselineEach))
 }
 
@@ -88,8 +88,8 @@ func (n *node) best() ProbeResult {
 
 // ports returns the ports that used to reply.
 func (n *node) ports() (replying []port) {
-	for p, baseline := range n.baselines {
-		if baseline.result != NoReply {
+	for p, b := range n.baselines {
+		if b.result != NoReply {
 			replying = append(replying, port(p))
 		}
 	}
@@ -98,7 +98,7 @@ func (n *node) ports() (replying []port) {
 
 // mayProbeKubelet reports whether the node's kubelet may be probed again.
 func (n *node) mayProbeKubelet(now time.Time) bool {
-	return n.lastKubelet.IsZero() || now.Sub(n.lastKubelet) >= kubeletEvery
+	return n.lastKubeletProbe.IsZero() || now.Sub(n.lastKubeletProbe) >= kubeletEvery
 }
 
 // maySuspect reports whether a suspicion may begin. If only the kubelet replies, the kubelet must be due for a probe,
@@ -115,7 +115,7 @@ func (n *node) isFast() bool {
 // retryBaseline sets when a baseline that is missing or slow is recorded again, in a cluster with this many nodes: at
 // once if only the kubelet replied, because the node may have been unreachable for a moment, else with a backoff.
 func (n *node) retryBaseline(now time.Time, nodes int) {
-	retry := now.Add(min(max(baselineRetry, firstBaselines(nodes))<<n.baselineTries, baselineEvery))
+	retry := now.Add(min(max(baselineRetry, firstBaselineWindow(nodes))<<n.baselineTries, baselineEvery))
 	switch {
 	case n.onlyKubelet:
 		n.nextBaseline = now
@@ -130,8 +130,8 @@ func (n *node) retryBaseline(now time.Time, nodes int) {
 func (n *node) recordReply(now time.Time, from port, result ProbeResult, rtt time.Duration) {
 	n.lastReply, n.onlyKubelet = now, from == kubeletPort
 	if int(from) < len(n.baselines) {
-		baseline := &n.baselines[from]
-		baseline.result, baseline.rtt = max(baseline.result, result), rtt
+		b := &n.baselines[from]
+		b.result, b.rtt = max(b.result, result), rtt
 	}
 }
 
@@ -143,7 +143,7 @@ func (n *node) eject(now time.Time, replied []Flow) {
 	n.ejections++
 	needed := min(1<<(2*min(n.ejections-1, 8)), maxReplies)
 	n.lastTransition, n.suspicion = now, nil
-	n.ejection = &ejection{since: now, needed: needed, nextRound: now.Add(ejectedEvery), knownFlows: idsOf(replied)}
+	n.ejection = &ejection{since: now, neededRounds: needed, nextRound: now.Add(ejectedEvery), knownFlows: idsOf(replied)}
 }
 
 // record records the result of a probe and reports whether the node is to be restored. A round of probes is over when
@@ -152,18 +152,18 @@ func (n *node) eject(now time.Time, replied []Flow) {
 // do, so its result counts only if no other port replies.
 func (e *ejection) record(now time.Time, from port, result, best ProbeResult) bool {
 	if from == kubeletPort {
-		e.kubelet = result
+		e.kubeletResult = result
 	} else {
-		e.round = max(e.round, result)
+		e.roundResult = max(e.roundResult, result)
 	}
 	if e.inFlight--; e.inFlight > 0 {
 		return false
 	}
-	round := cmp.Or(e.round, e.kubelet)
-	e.round, e.kubelet = NoReply, NoReply
+	round := cmp.Or(e.roundResult, e.kubeletResult)
+	e.roundResult, e.kubeletResult = NoReply, NoReply
 	switch {
 	case round == NoReply:
-		e.replies, e.weakSince = 0, time.Time{}
+		e.repliedRounds, e.weakSince = 0, time.Time{}
 		return false
 	case round < best && e.weakSince.IsZero():
 		e.weakSince = now
@@ -171,6 +171,6 @@ func (e *ejection) record(now time.Time, from port, result, best ProbeResult) bo
 	case round < best && now.Sub(e.weakSince) < weakGrace:
 		return false
 	}
-	e.replies++
-	return e.replies >= e.needed
+	e.repliedRounds++
+	return e.repliedRounds >= e.neededRounds
 }

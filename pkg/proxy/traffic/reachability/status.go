@@ -28,7 +28,7 @@ type EjectedNode struct {
 
 // Status returns the current state. Ejected nodes are sorted by name.
 func (d *Detector) Status() Status {
-	s := Status{IsolatedSince: d.isolation}
+	s := Status{IsolatedSince: d.isolatedSince}
 	for _, n := range d.nodes {
 		if n.best() == NoReply {
 			s.WithoutBaseline++
@@ -41,8 +41,8 @@ func (d *Detector) Status() Status {
 			s.Ejected = append(s.Ejected, EjectedNode{n.name, e.since, n.lastReply, e.nextRound})
 		}
 	}
-	isThird := func(server server) bool { return server.node == nil }
-	s.HasNoControl = s.WithBaseline-len(s.Ejected) == 1 && !slices.ContainsFunc(d.servers, isThird)
+	isOnOtherMachine := func(srv server) bool { return srv.node == nil }
+	s.HasNoControl = s.WithBaseline-len(s.Ejected) == 1 && !slices.ContainsFunc(d.servers, isOnOtherMachine)
 	slices.SortFunc(s.Ejected, func(a, b EjectedNode) int { return cmp.Compare(a.Node, b.Node) })
 	return s
 }

@@ -41,7 +41,7 @@ type suspicion struct {
 	earlierReplied map[uint32]bool
 	laterReplied   []Flow
 	hasLater       bool // laterReplied was reported; earlierReplied is nil until it is
-	listing        bool // a list of connections is pending
+	isListing      bool // a list of connections is pending
 }
 
 // newSuspicion starts a suspicion of a node. Its last probe goes to the kubelet, at most once a minute.
@@ -77,11 +77,11 @@ func (s *suspicion) deadline() time.Time {
 }
 
 // needsList reports whether the connections with a reply are to be listed now.
-func (s *suspicion) needsReplied(now time.Time) bool {
+func (s *suspicion) needsList(now time.Time) bool {
 	if s.earlierReplied == nil {
-		return !s.listing && s.sent > 1 // the first probe had no reply until the second was sent
+		return !s.isListing && s.sent > 1 // the first probe had no reply until the second was sent
 	}
-	return !s.listing && !s.hasLater && s.isExpired(now)
+	return !s.isListing && !s.hasLater && s.isExpired(now)
 }
 
 // isExpired reports whether all probes have failed.
@@ -91,7 +91,7 @@ func (s *suspicion) isExpired(now time.Time) bool {
 
 // addReplied records the connections to the node's endpoints that have a reply.
 func (s *suspicion) addReplied(flows []Flow) {
-	if s.listing = false; s.earlierReplied == nil {
+	if s.isListing = false; s.earlierReplied == nil {
 		s.earlierReplied = idsOf(flows)
 	} else {
 		s.laterReplied, s.hasLater = flows, true

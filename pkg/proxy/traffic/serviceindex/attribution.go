@@ -83,7 +83,7 @@ func newAttributions(d *selection.Decision) *attributions {
 
 // find returns an endpoint; nil if the port does not have it.
 func (a *attributions) find(endpoint netip.AddrPort) *endpointEntry {
-	i, found := slices.BinarySearchFunc(a.endpoints, endpoint, func(l endpointEntry, addr netip.AddrPort) int { return l.addr.Compare(addr) })
+	i, found := slices.BinarySearchFunc(a.endpoints, endpoint, func(entry endpointEntry, addr netip.AddrPort) int { return entry.addr.Compare(addr) })
 	if !found {
 		return nil
 	}
@@ -133,7 +133,7 @@ func (x *Index) Attribute(e *conntrack.Entry) *Attribution {
 // AttributeEnded returns the attribution of a connection in a DESTROY event, from its addresses alone; a dump gives a
 // more reliable one. Another program's connection is attributed to a Service if it was sent to the Service's address, or
 // to a node port on an address that serves node ports, and went to an endpoint of the Service.
-func (x *Index) OfEnded(e *conntrack.Entry) *Attribution {
+func (x *Index) AttributeEnded(e *conntrack.Entry) *Attribution {
 	if !isTranslated(e) || e.ReplySrc() == e.OrigDst() {
 		return nil
 	}
@@ -184,7 +184,7 @@ func (x *Index) OwnerOfFlow(s *Snapshot, dialled netip.AddrPort, after uint64) *
 			}
 			return nil
 		}
-		if former, isKnown := x.formerFrontends.get(frontend); isKnown && former.value.changed > after {
+		if former, isKnown := x.formerFrontends.get(frontend); isKnown && former.value.lastChanged > after {
 			return former.value
 		}
 	}

@@ -28,13 +28,13 @@ func applyDecisions(r *Index, decisions ...selection.Decision) {
 
 // entry returns a connection that our rules sent to an endpoint.
 func entry(client, dialled, endpoint string) conntrack.Entry {
-	e := othersEntry(client, dialled, endpoint)
+	e := foreignEntry(client, dialled, endpoint)
 	e.Labels[ruleset.TranslatedLabel/8] = 1 << (ruleset.TranslatedLabel % 8)
 	return e
 }
 
 // foreignEntry returns a connection that the rules of another program sent to an endpoint.
-func othersEntry(client, dialled, endpoint string) conntrack.Entry {
+func foreignEntry(client, dialled, endpoint string) conntrack.Entry {
 	return conntrack.Entry{
 		Protocol: model.TCP, Status: conntrack.DestinationNAT,
 		Original: conntrack.Tuple{Source: addrPort(client), Destination: addrPort(dialled)},
@@ -80,17 +80,17 @@ func TestConnectionsAreAttributed(t *testing.T) {
 		"a node port, on an address that no longer serves any": {
 			entry("10.0.1.9:1", "192.0.2.2:30080", "10.0.3.1:8080"), "shop/web other_zone none b", "none",
 		},
-		"another program's, to the node port's number": {othersEntry("10.0.1.9:1", "192.0.2.1:30080", "10.0.8.8:8080"), "none", ""},
+		"another program's, to the node port's number": {foreignEntry("10.0.1.9:1", "192.0.2.1:30080", "10.0.8.8:8080"), "none", ""},
 		"another program's, to the node port's number at another address, and its endpoint": {
-			othersEntry("10.0.1.9:1", "192.0.2.2:30080", "10.0.3.1:8080"), "none", "",
+			foreignEntry("10.0.1.9:1", "192.0.2.2:30080", "10.0.3.1:8080"), "none", "",
 		},
 		"another program's, to the node port's number and its endpoint": {
-			othersEntry("10.0.1.9:1", "192.0.2.1:30080", "10.0.3.1:8080"), "none", "shop/web other_zone none b",
+			foreignEntry("10.0.1.9:1", "192.0.2.1:30080", "10.0.3.1:8080"), "none", "shop/web other_zone none b",
 		},
 		"another program's, to the ClusterIP": {
-			othersEntry("10.0.1.9:1", "10.96.0.1:80", "10.0.3.1:8080"), "none", "shop/web other_zone * b",
+			foreignEntry("10.0.1.9:1", "10.96.0.1:80", "10.0.3.1:8080"), "none", "shop/web other_zone * b",
 		},
-		"a port mapping": {othersEntry("10.0.1.9:1", "192.0.2.1:8080", "10.0.3.1:8080"), "none", ""},
+		"a port mapping": {foreignEntry("10.0.1.9:1", "192.0.2.1:8080", "10.0.3.1:8080"), "none", ""},
 		"IPv6":           {entry("[fd00::9]:1", "[fd00:96::1]:443", "[fd00::3]:443"), "shop/api other_zone none b", ""},
 		"no translation": {
 			func() conntrack.Entry {
@@ -119,7 +119,7 @@ func TestConnectionsAreAttributed(t *testing.T) {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 			test.entry.Labels = [16]byte{} // DESTROY events have none
-			if got, want := attributionText(index.OfEnded(&test.entry)), cmp.Or(test.atEnd, test.want); got != want {
+			if got, want := attributionText(index.AttributeEnded(&test.entry)), cmp.Or(test.atEnd, test.want); got != want {
 				t.Errorf("at its end: got %q, want %q", got, want)
 			}
 		})

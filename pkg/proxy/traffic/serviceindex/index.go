@@ -25,9 +25,9 @@ type Index struct {
 	// uncertain are frontends that the kernel may or may not have applied, after an error.
 	uncertain []Frontend
 	// nextNumber is the number of the sync whose decisions are being applied.
-	next uint64
+	nextNumber uint64
 	// nodePortAddrs are the interface addresses on which node ports are served.
-	nodePorts []netip.Addr
+	nodePortAddrs []netip.Addr
 
 	// removed are endpoints that some frontend may no longer use; removing are those since the end of the last sync.
 	removed  ttlCache[Endpoint, struct{}]
@@ -63,7 +63,7 @@ type change struct {
 // New returns an empty Index. removedTTL is how long Removed and RangeRemoved report a removed endpoint.
 func New(removedTTL time.Duration) *Index {
 	return &Index{
-		removing: map[Endpoint]bool{}, complete: make(chan struct{}), changed: notify.NewSignal(), next: 1,
+		removing: map[Endpoint]bool{}, complete: make(chan struct{}), changed: notify.NewSignal(), nextNumber: 1,
 		removed:         ttlCache[Endpoint, struct{}]{ttl: removedTTL},
 		formerFrontends: ttlCache[model.Frontend, *Frontend]{ttl: formerTTL},
 		formerEndpoints: ttlCache[formerKey, *Attribution]{ttl: formerTTL},
@@ -144,7 +144,7 @@ func (x *Index) OnApplied(service model.ObjectName, derived any) {
 		x.changes = append(x.changes, change{&previous[i], true})
 	}
 	for i := range current {
-		current[i].changed = x.next
+		current[i].lastChanged = x.nextNumber
 		x.changes = append(x.changes, change{&current[i], false})
 	}
 	x.recordRemoved(previous, current)
@@ -194,16 +194,16 @@ func (x *Index) OnSynced(sync selection.SyncState) {
 	now := time.Now()
 	previous := x.current.Load()
 	if previous == nil {
-		previous = &Snapshot{RemovedKnownSince: now, changed: map[model.Family]uint64{}}
+		previous = &Snapshot{RemovedKnownSince: now, lastChanged: map[model.Family]uint64{}}
 		defer close(x.complete)
 	}
 	next := *previous
-	next.Scope, next.Number = sync.Scope, x.next
+	next.Scope, next.Number = sync.Scope, x.nextNumber
 	apply(&next, x.changes)
 	x.recordUncertain(now)
 	x.recordChanges(&next, sync, now)
 	x.changes, x.uncertain = nil, nil
-	x.next++
+	x.nextNumber++
 	for endpoint := range x.removing {
 		x.removed.put(endpoint, struct{}{}, now)
 	}
@@ -239,24 +239,24 @@ func (x *Index) recordUncertain(now time.Time) {
 // recordChanges retains frontends that no Service has any more, or that another Service has now. It also records which
 // UDP flows may be stale.
 func (x *Index) recordChanges(next *Snapshot, sync selection.SyncState, now time.Time) {
-	for _, change := range x.changes {
-		frontend := change.Frontend.Frontend
+	for _, c := range x.changes {
+		frontend := c.Frontend.Frontend
 		owner := next.frontend(frontend)
-		if change.isDeleted && (owner == nil || owner.Service != change.Service) {
-			formerPort := &Port{Service: change.Service, Name: change.Name, Protocol: change.Port.Protocol, attributions: change.attributions}
-			x.formerFrontends.put(frontend, &Frontend{Port: formerPort, Frontend: frontend, Kind: change.Kind, changed: next.Number}, now)
+		if c.isDeleted && (owner == nil || owner.Service != c.Service) {
+			formerPort := &Port{Service: c.Service, Name: c.Name, Protocol: c.Port.Protocol, attributions: c.attributions}
+			x.formerFrontends.put(frontend, &Frontend{Port: formerPort, Frontend: frontend, Kind: c.Kind, lastChanged: next.Number}, now)
 		}
-		if owner == nil || owner.changed == next.Number {
-			next.recordChange(change.Frontend)
+		if owner == nil || owner.lastChanged == next.Number {
+			next.recordChange(c.Frontend)
 		}
 	}
 	if sync.Full {
 		next.lastFullSync = next.Number
 	}
-	if addrs := servingAddrs(sync); !slices.Equal(x.nodePorts, addrs) {
-		x.nodePorts, next.nodePortsMoved = addrs, next.Number
+	if addrs := servingAddrs(sync); !slices.Equal(x.nodePortAddrs, addrs) {
+		x.nodePortAddrs, next.lastNodePortsChange = addrs, next.Number
 	}
-	if max(next.lastFullSync, next.nodePortsMoved) == next.Number {
+	if max(next.lastFullSync, next.lastNodePortsChange) == next.Number {
 		for _, shard := range next.shards {
 			for _, f := range shard {
 				if next.isChanged(f, next.Number-1) {
@@ -273,7 +273,7 @@ func (x *Index) recordChanges(next *Snapshot, sync selection.SyncState, now time
 func servingAddrs(sync selection.SyncState) []netip.Addr {
 	addrs := slices.Clone(sync.Scope.NodePorts)
 	for _, addr := range sync.LocalAddrs {
-		if slices.Contains(sync.Scope.OnAll, model.FamilyOf(addr)) && !addr.IsLoopback() {
+		if slices.Contains(sync.Scope.AllAddrFamilies, model.FamilyOf(addr)) && !addr.IsLoopback() {
 			addrs = append(addrs, addr)
 		}
 	}
@@ -284,8 +284,8 @@ func servingAddrs(sync selection.SyncState) []netip.Addr {
 // snapshots share it.
 func apply(next *Snapshot, changes []change) {
 	var copied [shards]bool
-	for _, change := range changes {
-		shard := shardOf(change.Frontend.Frontend)
+	for _, c := range changes {
+		shard := shardOf(c.Frontend.Frontend)
 		if !copied[shard] {
 			copied[shard] = true
 			old := next.shards[shard]
@@ -293,11 +293,11 @@ func apply(next *Snapshot, changes []change) {
 			maps.Copy(next.shards[shard], old)
 		}
 		target := next.shards[shard]
-		switch owner := target[change.Frontend.Frontend]; {
-		case !change.isDeleted:
-			target[change.Frontend.Frontend] = change.Frontend
-		case owner != nil && owner.Service == change.Service: // otherwise another Service already has it
-			delete(target, change.Frontend.Frontend)
+		switch owner := target[c.Frontend.Frontend]; {
+		case !c.isDeleted:
+			target[c.Frontend.Frontend] = c.Frontend
+		case owner != nil && owner.Service == c.Service: // otherwise another Service already has it
+			delete(target, c.Frontend.Frontend)
 		}
 	}
 }
@@ -335,7 +335,7 @@ func (x *Index) recordRemoved(previous, current []Frontend) {
 		if internalRemoved || externalRemoved || establishedRemoved || sourcesChanged || old.IsNodePort() && hasFormer || !old.IsServed() && remaining.IsServed() {
 			continue
 		}
-		remaining.changed = old.changed
+		remaining.lastChanged = old.lastChanged
 	}
 }
 

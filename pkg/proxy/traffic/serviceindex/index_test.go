@@ -102,13 +102,13 @@ func (f *fixture) isRemoved(endpoint string) bool {
 const pod, host = "10.244.9.9", "192.0.2.9"
 
 func TestWhichServiceOwnsAFrontendAndWhichEndpointsMayServeIt(t *testing.T) {
-	w := newFixture(t)
-	if w.index.Snapshot() != nil {
+	fx := newFixture(t)
+	if fx.index.Snapshot() != nil {
 		t.Error("there is a snapshot before the first sync")
 	}
-	w.apply("web", "10.96.0.1", func(s *model.Service) { s.ExternalTrafficLocal = true }, "node-a 10.244.0.1", "node-b 10.244.1.1")
-	w.accept("web")
-	w.synced()
+	fx.apply("web", "10.96.0.1", func(s *model.Service) { s.ExternalTrafficLocal = true }, "node-a 10.244.0.1", "node-b 10.244.1.1")
+	fx.accept("web")
+	fx.synced()
 	for _, test := range []struct {
 		dialled, endpoint, client string
 		want                      bool
@@ -121,11 +121,11 @@ func TestWhichServiceOwnsAFrontendAndWhichEndpointsMayServeIt(t *testing.T) {
 		{"192.0.2.1:30080", "10.244.1.1:8080", host, false},
 		{"192.0.2.1:30080", "10.244.1.1:8080", pod, true},
 	} {
-		if got := w.allows(test.dialled, test.endpoint, test.client); got != test.want {
+		if got := fx.allows(test.dialled, test.endpoint, test.client); got != test.want {
 			t.Errorf("%+v: got %t", test, got)
 		}
 	}
-	owner := w.index.Snapshot().Lookup(model.TCP, addrPort("10.96.0.1:80"))
+	owner := fx.index.Snapshot().Lookup(model.TCP, addrPort("10.96.0.1:80"))
 	if owner.Service.Name != "web" || owner.Name != "http" || owner.Kind != model.ClusterIP {
 		t.Errorf("the frontend belongs to %s, port %s, kind %s", owner.Service, owner.Name, owner.Kind)
 	}
@@ -133,7 +133,7 @@ func TestWhichServiceOwnsAFrontendAndWhichEndpointsMayServeIt(t *testing.T) {
 		t.Errorf("the endpoint is on %q, %t; want node-b", node, known)
 	}
 	failing := func(netip.Addr) (bool, error) { return false, errors.New("no response") }
-	nodePort := w.index.Snapshot().Lookup(model.TCP, addrPort("192.0.2.1:30080"))
+	nodePort := fx.index.Snapshot().Lookup(model.TCP, addrPort("192.0.2.1:30080"))
 	if isAllowed, err := nodePort.Allows(addrPort("10.244.1.1:8080"), netip.MustParseAddr(host), scope, failing); !isAllowed || err == nil {
 		t.Errorf("a kernel that does not respond: %t, %v; want true and an error", isAllowed, err)
 	}
@@ -143,53 +143,53 @@ func TestWhichEndpointsWereRemoved(t *testing.T) {
 	const onA, onB = "10.244.0.1:8080", "10.244.1.1:8080"
 	internalLocal := func(s *model.Service) { s.InternalTrafficLocal = true }
 	for name, test := range map[string]struct {
-		change func(w *fixture)
+		change func(fx *fixture)
 		left   []string
 	}{
-		"nothing changes": {func(w *fixture) { w.accept("web") }, nil},
-		"another one is added": {func(w *fixture) {
-			w.apply("web", "10.96.0.1", nil, "node-a 10.244.0.1", "node-b 10.244.1.1", "node-b 10.244.1.3")
+		"nothing changes": {func(fx *fixture) { fx.accept("web") }, nil},
+		"another one is added": {func(fx *fixture) {
+			fx.apply("web", "10.96.0.1", nil, "node-a 10.244.0.1", "node-b 10.244.1.1", "node-b 10.244.1.3")
 		}, nil},
-		"one is removed":  {func(w *fixture) { w.apply("web", "10.96.0.1", nil, "node-a 10.244.0.1") }, []string{onB}},
-		"all are removed": {func(w *fixture) { w.apply("web", "10.96.0.1", nil) }, []string{onA, onB}},
-		"internalTrafficPolicy Local": {func(w *fixture) {
-			w.apply("web", "10.96.0.1", internalLocal, "node-a 10.244.0.1", "node-b 10.244.1.1")
+		"one is removed":  {func(fx *fixture) { fx.apply("web", "10.96.0.1", nil, "node-a 10.244.0.1") }, []string{onB}},
+		"all are removed": {func(fx *fixture) { fx.apply("web", "10.96.0.1", nil) }, []string{onA, onB}},
+		"internalTrafficPolicy Local": {func(fx *fixture) {
+			fx.apply("web", "10.96.0.1", internalLocal, "node-a 10.244.0.1", "node-b 10.244.1.1")
 		}, []string{onB}},
-		"the Service changes its IP": {func(w *fixture) {
-			w.apply("web", "10.96.0.3", nil, "node-a 10.244.0.1", "node-b 10.244.1.1")
+		"the Service changes its IP": {func(fx *fixture) {
+			fx.apply("web", "10.96.0.3", nil, "node-a 10.244.0.1", "node-b 10.244.1.1")
 		}, []string{onA, onB}},
-		"the Service is deleted": {func(w *fixture) {
-			w.cluster.Apply(model.Change{Services: map[model.ObjectName]*model.Service{{Namespace: "default", Name: "web"}: nil}})
+		"the Service is deleted": {func(fx *fixture) {
+			fx.cluster.Apply(model.Change{Services: map[model.ObjectName]*model.Service{{Namespace: "default", Name: "web"}: nil}})
 		}, []string{onA, onB}},
-		"a frontend is lost": {func(w *fixture) {
+		"a frontend is lost": {func(fx *fixture) {
 			lost := model.Frontend{Addr: netip.MustParseAddr("10.96.0.1"), Protocol: model.TCP, Port: 80}
-			w.index.OnFrontendsLost(model.ObjectName{Namespace: "default", Name: "web"}, []model.Frontend{lost})
+			fx.index.OnFrontendsLost(model.ObjectName{Namespace: "default", Name: "web"}, []model.Frontend{lost})
 		}, []string{onA, onB}},
-		"after an error it is unknown whether one was applied": {func(w *fixture) {
-			w.apply("web", "10.96.0.1", nil, "node-a 10.244.0.1", "node-b 10.244.1.1", "node-b 10.244.1.3")
+		"after an error it is unknown whether one was applied": {func(fx *fixture) {
+			fx.apply("web", "10.96.0.1", nil, "node-a 10.244.0.1", "node-b 10.244.1.1", "node-b 10.244.1.3")
 			object := model.ObjectName{Namespace: "default", Name: "web"}
-			w.index.OnMaybeApplied(object, w.index.Derive(w.planner.Decide(object, model.Families)))
-			w.apply("web", "10.96.0.1", nil, "node-a 10.244.0.1", "node-b 10.244.1.1")
+			fx.index.OnMaybeApplied(object, fx.index.Derive(fx.planner.Decide(object, model.Families)))
+			fx.apply("web", "10.96.0.1", nil, "node-a 10.244.0.1", "node-b 10.244.1.1")
 		}, []string{onA, onB, "10.244.1.3:8080"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newFixture(t)
-			w.apply("web", "10.96.0.1", nil, "node-a 10.244.0.1", "node-b 10.244.1.1")
-			w.accept("web")
-			w.synced()
-			<-w.index.Changed() // earlier removals are unknown
-			test.change(w)
+			fx := newFixture(t)
+			fx.apply("web", "10.96.0.1", nil, "node-a 10.244.0.1", "node-b 10.244.1.1")
+			fx.accept("web")
+			fx.synced()
+			<-fx.index.Changed() // earlier removals are unknown
+			test.change(fx)
 			if name != "a frontend is lost" {
-				w.accept("web")
+				fx.accept("web")
 			}
-			w.synced()
+			fx.synced()
 			var removed []string
-			w.index.RangeRemoved(time.Time{}, func(e Endpoint) bool { removed = append(removed, e.Addr.String()); return true })
+			fx.index.RangeRemoved(time.Time{}, func(e Endpoint) bool { removed = append(removed, e.Addr.String()); return true })
 			slices.Sort(removed)
 			if !slices.Equal(removed, test.left) {
 				t.Errorf("removed are %v, want %v", removed, test.left)
 			}
-			if isSignalled := len(w.index.Changed()) > 0; isSignalled != (len(test.left) > 0) {
+			if isSignalled := len(fx.index.Changed()) > 0; isSignalled != (len(test.left) > 0) {
 				t.Errorf("signalled: %t", isSignalled)
 			}
 		})
@@ -199,26 +199,26 @@ func TestWhichEndpointsWereRemoved(t *testing.T) {
 // The order in which the two changes are applied does not matter.
 func TestAMovedFrontendBelongsToItsNewOwner(t *testing.T) {
 	for _, order := range [][]string{{"a", "b"}, {"b", "a"}} {
-		w := newFixture(t)
+		fx := newFixture(t)
 		noNodePort := func(s *model.Service) { s.Ports[0].NodePort = 0 }
-		w.apply("a", "10.96.0.1", noNodePort, "node-a 10.244.0.1")
-		w.accept("a")
-		w.synced()
-		w.apply("a", "10.96.0.2", noNodePort, "node-a 10.244.0.1")
-		w.apply("b", "10.96.0.1", noNodePort, "node-a 10.244.0.2")
-		old := w.index.Snapshot()
-		w.accept(order...)
-		if w.index.Snapshot() != old {
+		fx.apply("a", "10.96.0.1", noNodePort, "node-a 10.244.0.1")
+		fx.accept("a")
+		fx.synced()
+		fx.apply("a", "10.96.0.2", noNodePort, "node-a 10.244.0.1")
+		fx.apply("b", "10.96.0.1", noNodePort, "node-a 10.244.0.2")
+		old := fx.index.Snapshot()
+		fx.accept(order...)
+		if fx.index.Snapshot() != old {
 			t.Error("the snapshot changed before the end of the sync")
 		}
-		w.synced()
-		if owner := w.index.Snapshot().Lookup(model.TCP, addrPort("10.96.0.1:80")); owner == nil || owner.Service.Name != "b" {
+		fx.synced()
+		if owner := fx.index.Snapshot().Lookup(model.TCP, addrPort("10.96.0.1:80")); owner == nil || owner.Service.Name != "b" {
 			t.Errorf("in the order %v the frontend belongs to %+v, want b", order, owner)
 		}
 		if owner := old.Lookup(model.TCP, addrPort("10.96.0.1:80")); owner.Service.Name != "a" || old.Lookup(model.TCP, addrPort("10.96.0.2:80")) != nil {
 			t.Errorf("the old snapshot has changed: %s", owner.Service)
 		}
-		if owner := w.index.Snapshot().Lookup(model.TCP, addrPort("10.96.0.2:80")); owner == nil || owner.Service.Name != "a" {
+		if owner := fx.index.Snapshot().Lookup(model.TCP, addrPort("10.96.0.2:80")); owner == nil || owner.Service.Name != "a" {
 			t.Errorf("in the order %v the other frontend belongs to %+v, want a", order, owner)
 		}
 	}
@@ -226,28 +226,28 @@ func TestAMovedFrontendBelongsToItsNewOwner(t *testing.T) {
 
 func TestRemovedEndpointsExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newFixture(t)
-		w.apply("web", "10.96.0.1", nil, "node-a 10.244.0.1", "node-b 10.244.1.1")
-		w.accept("web")
-		w.synced()
+		fx := newFixture(t)
+		fx.apply("web", "10.96.0.1", nil, "node-a 10.244.0.1", "node-b 10.244.1.1")
+		fx.accept("web")
+		fx.synced()
 		replaceEndpoints := func(endpoints ...string) {
-			w.apply("web", "10.96.0.1", nil, endpoints...)
-			w.accept("web")
-			w.synced()
+			fx.apply("web", "10.96.0.1", nil, endpoints...)
+			fx.accept("web")
+			fx.synced()
 		}
 		replaceEndpoints("node-a 10.244.0.1")
 		time.Sleep(40 * time.Second)
 		replaceEndpoints("node-a 10.244.0.1", "node-b 10.244.1.1")
 		replaceEndpoints("node-a 10.244.0.1") // it was removed again
 		time.Sleep(40 * time.Second)
-		w.synced()
-		if !w.isRemoved("10.244.1.1:8080") {
+		fx.synced()
+		if !fx.isRemoved("10.244.1.1:8080") {
 			t.Error("an endpoint that was removed 40 s ago has expired, because it had been removed before")
 		}
 		time.Sleep(40 * time.Second)
-		w.synced()
-		if w.isRemoved("10.244.1.1:8080") || len(w.index.removed.order) != 0 {
-			t.Errorf("an endpoint that was removed 80 s ago is reported, or kept: %v", w.index.removed.order)
+		fx.synced()
+		if fx.isRemoved("10.244.1.1:8080") || len(fx.index.removed.order) != 0 {
+			t.Errorf("an endpoint that was removed 80 s ago is reported, or kept: %v", fx.index.removed.order)
 		}
 	})
 }
@@ -255,20 +255,20 @@ func TestRemovedEndpointsExpire(t *testing.T) {
 // The cache must not grow without limit.
 func TestTooManyRemovalsAreUncertain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newFixture(t)
-		w.synced()
-		first := w.index.Snapshot().RemovedKnownSince
+		fx := newFixture(t)
+		fx.synced()
+		first := fx.index.Snapshot().RemovedKnownSince
 		time.Sleep(time.Second)
 		for i := range maxEntries + 10 {
 			addr := netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})
-			w.index.removing[Endpoint{model.TCP, netip.AddrPortFrom(addr, 80)}] = true
+			fx.index.removing[Endpoint{model.TCP, netip.AddrPortFrom(addr, 80)}] = true
 		}
-		w.synced()
-		if since := w.index.Snapshot().RemovedKnownSince; !since.After(first) {
+		fx.synced()
+		if since := fx.index.Snapshot().RemovedKnownSince; !since.After(first) {
 			t.Errorf("RemovedKnownSince is %s, want now", since)
 		}
-		w.synced()
-		if n := len(w.index.removed.order); n != maxEntries {
+		fx.synced()
+		if n := len(fx.index.removed.order); n != maxEntries {
 			t.Errorf("%d entries are kept, want %d", n, maxEntries)
 		}
 	})
@@ -277,12 +277,12 @@ func TestTooManyRemovalsAreUncertain(t *testing.T) {
 // TestMemory checks the memory bound of pkg/README.md for 10,000 Services of ten endpoints. It measures a tenth of
 // them.
 func TestMemory(t *testing.T) {
-	w := newFixture(t)
-	large(w, 1000)
+	fx := newFixture(t)
+	addServices(fx, 1000)
 	before := heap()
-	w.acceptLarge(1000)
+	fx.acceptLarge(1000)
 	used := 10 * (heap() - before)
-	runtime.KeepAlive(w)
+	runtime.KeepAlive(fx)
 	if t.Logf("%.1f MiB", float64(used)/(1<<20)); used > 16<<20 {
 		t.Errorf("%d bytes, want at most 16 MiB", used)
 	}
@@ -296,13 +296,13 @@ func heap() uint64 {
 	return stats.HeapAlloc
 }
 
-func large(w *fixture, services int) {
+func addServices(fx *fixture, services int) {
 	for i := range services {
 		var endpoints []string
 		for k := range 10 {
 			endpoints = append(endpoints, fmt.Sprintf("node-b 10.%d.%d.%d", 100+k, i>>8, i&255))
 		}
-		w.apply(fmt.Sprint("s", i), fmt.Sprintf("10.96.%d.%d", i>>8, i&255), func(s *model.Service) { s.Ports[0].NodePort = 0 }, endpoints...)
+		fx.apply(fmt.Sprint("s", i), fmt.Sprintf("10.96.%d.%d", i>>8, i&255), func(s *model.Service) { s.Ports[0].NodePort = 0 }, endpoints...)
 	}
 }
 
@@ -315,13 +315,13 @@ func (f *fixture) acceptLarge(services int) {
 
 // BenchmarkOneChange measures the cost of a sync with one change among many Services.
 func BenchmarkOneChange(b *testing.B) {
-	w := newFixture(b)
-	large(w, 10_000)
-	w.acceptLarge(10_000)
+	fx := newFixture(b)
+	addServices(fx, 10_000)
+	fx.acceptLarge(10_000)
 	object := model.ObjectName{Namespace: "default", Name: "s7"}
-	decisions := w.planner.Decide(object, model.Families)
+	decisions := fx.planner.Decide(object, model.Families)
 	for b.Loop() {
-		w.index.OnApplied(object, w.index.Derive(decisions))
-		w.synced()
+		fx.index.OnApplied(object, fx.index.Derive(decisions))
+		fx.synced()
 	}
 }

@@ -25,9 +25,9 @@ type Snapshot struct {
 
 	// lastFullSync is the number of the last full sync; lastNodePortsChange that of the last sync that changed the
 	// addresses on which node ports are served.
-	lastFullSync, nodePortsMoved uint64
+	lastFullSync, lastNodePortsChange uint64
 	// lastChanged is the number of the last sync after which UDP flows may be stale, by family.
-	changed map[model.Family]uint64
+	lastChanged map[model.Family]uint64
 
 	shards [shards]map[model.Frontend]*Frontend
 }
@@ -49,7 +49,7 @@ type Frontend struct {
 	internalLocal, externalLocal bool
 	// lastChanged is the number of the last sync after which connections, or their absence, may violate the rules: fewer
 	// endpoints or clients were allowed, the first endpoint was added, or the frontend itself was added or removed.
-	changed uint64
+	lastChanged uint64
 }
 
 // Port is a Service port in one family: what all its frontends have in common.
@@ -71,12 +71,12 @@ type Port struct {
 // Lookup returns the frontend of a destination address. A frontend with an address of its own precedes a node port, as
 // in the tables. Lookup does not check that the address serves node ports.
 func (s *Snapshot) Lookup(protocol model.Protocol, dialled netip.AddrPort) *Frontend {
-	exact := model.Frontend{Addr: dialled.Addr(), Protocol: protocol, Port: dialled.Port()}
-	if found := s.frontend(exact); found != nil {
+	key := model.Frontend{Addr: dialled.Addr(), Protocol: protocol, Port: dialled.Port()}
+	if found := s.frontend(key); found != nil {
 		return found
 	}
-	exact.Addr = model.AnyAddr(model.FamilyOf(dialled.Addr()))
-	return s.frontend(exact)
+	key.Addr = model.AnyAddr(model.FamilyOf(dialled.Addr()))
+	return s.frontend(key)
 }
 
 // HasFrontendAt reports whether there is a TCP frontend at exactly this address; node ports do not count.
@@ -91,19 +91,19 @@ func (s *Snapshot) frontend(frontend model.Frontend) *Frontend {
 // ChangedAfter returns the families in which UDP flows may have become stale after the sync with the given number. For
 // 0 it returns all families, because an earlier proxy may have served frontends that no longer exist.
 func (s *Snapshot) ChangedAfter(number uint64) []model.Family {
-	return slices.DeleteFunc(slices.Clone(model.Families), func(family model.Family) bool { return number > 0 && s.changed[family] <= number })
+	return slices.DeleteFunc(slices.Clone(model.Families), func(family model.Family) bool { return number > 0 && s.lastChanged[family] <= number })
 }
 
 // isChanged reports whether connections to a frontend may have become stale after the sync with the given number.
 func (s *Snapshot) isChanged(f *Frontend, after uint64) bool {
-	return max(f.changed, s.lastFullSync) > after || f.IsNodePort() && s.nodePortsMoved > after
+	return max(f.lastChanged, s.lastFullSync) > after || f.IsNodePort() && s.lastNodePortsChange > after
 }
 
 // recordChange records that flows to a frontend may be stale.
 func (s *Snapshot) recordChange(f *Frontend) {
-	if family := model.FamilyOf(f.Addr); f.Port.Protocol == model.UDP && s.changed[family] != s.Number {
-		s.changed = maps.Clone(s.changed) // earlier snapshots have the same map
-		s.changed[family] = s.Number
+	if family := model.FamilyOf(f.Addr); f.Port.Protocol == model.UDP && s.lastChanged[family] != s.Number {
+		s.lastChanged = maps.Clone(s.lastChanged) // earlier snapshots have the same map
+		s.lastChanged[family] = s.Number
 	}
 }
 

@@ -142,7 +142,7 @@ func (n *Node) fetch(ctx context.Context, c *checker) {
 		n.Problem = explainMissingPage(code, body, err)
 		return
 	}
-	n.InvalidObjects = page.RejectedTotal
+	n.InvalidObjects = page.InvalidObjects
 	for _, interruption := range page.Interruptions[:min(len(page.Interruptions), maxInterruptions)] {
 		interruption.Resource, interruption.Reason = sanitize.Truncate(interruption.Resource), sanitize.Truncate(interruption.Reason)
 		n.Interruptions = append(n.Interruptions, interruption)

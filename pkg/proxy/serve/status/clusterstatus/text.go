@@ -15,7 +15,7 @@ import (
 func Text(to io.Writer, nodes []Node) error {
 	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	sanitize.Fprintf(table, "NODE\tIN SYNC\tLAST SYNC\tINVALID OBJECTS\tAPI SERVER\tPROBLEM\n")
-	inSyncCount, withInvalid := 0, 0
+	inSyncCount, withInvalidCount := 0, 0
 	for i := range nodes {
 		node := &nodes[i]
 		inSync, synced, apiServer := "no", "-", "ok"
@@ -24,15 +24,15 @@ func Text(to io.Writer, nodes []Node) error {
 			inSyncCount++
 		}
 		if node.InvalidObjects > 0 {
-			withInvalid++
+			withInvalidCount++
 		}
 		if !node.Synced.IsZero() {
 			synced = fmt.Sprintf("%s ago", time.Since(node.Synced).Round(time.Second))
 		}
 		if len(node.Interruptions) > 0 {
 			var resources []string
-			for _, one := range node.Interruptions {
-				resources = append(resources, one.Resource)
+			for _, interruption := range node.Interruptions {
+				resources = append(resources, interruption.Resource)
 			}
 			apiServer = "interrupted: " + strings.Join(resources, ", ")
 		}
@@ -45,7 +45,7 @@ func Text(to io.Writer, nodes []Node) error {
 		return fmt.Errorf("write the status: %w", err)
 	}
 	summary := fmt.Sprintf("%d of %s.", inSyncCount, sanitize.CountOf(len(nodes), "node is in sync", "nodes are in sync"))
-	if withInvalid > 0 {
+	if withInvalidCount > 0 {
 		summary += " Invalid objects keep their last known good versions, if there were any; 'proxy status' on a node names them."
 	}
 	if _, err := sanitize.Fprintf(to, "\n%s\n", summary); err != nil {

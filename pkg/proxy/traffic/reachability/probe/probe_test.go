@@ -77,7 +77,9 @@ func nodeAddr(i int) netip.Addr { return netip.AddrFrom4([4]byte{192, 0, 2, byte
 func podAddr(i int) netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i), 1}), 8080)
 }
-func port(p uint16) netip.AddrPort { return netip.AddrPortFrom(netip.MustParseAddr("10.1.0.1"), p) }
+func clientAddrPort(p uint16) netip.AddrPort {
+	return netip.AddrPortFrom(netip.MustParseAddr("10.1.0.1"), p)
+}
 
 var (
 	dialled = netip.MustParseAddrPort("10.96.0.10:80")
@@ -133,7 +135,7 @@ func (f *fixture) start(slice *model.EndpointSlice, table *conntrack.Conn, nodes
 		Self: ownNode, HealthzPort: 10256, Table: conntrack.NewDumpScheduler(table, nil), Unthrottled: table, Index: f.index, Observer: f.recorder,
 		IsLocal: func(netip.Addr) (bool, error) { return false, nil },
 	})
-	f.prober.notFound = func() (addrs map[netip.Addr]bool, err error) {
+	f.prober.unresolvedNeighbours = func() (addrs map[netip.Addr]bool, err error) {
 		f.namespace.Do(func() { addrs, err = interfaces.UnresolvedNeighbours() })
 		return addrs, err
 	}
@@ -185,21 +187,21 @@ func (f *fixture) dropProbes(node int) {
 // insertUnreplied adds an unreplied connection to the table.
 func (f *fixture) insertUnreplied(to int, from uint16) {
 	f.table.Insert(connections.Connection{
-		Protocol: model.TCP, OrigSrc: port(from), OrigDst: dialled, ReplySrc: podAddr(to), State: conntrack.TCPSynSent, Timeout: 100,
+		Protocol: model.TCP, OrigSrc: clientAddrPort(from), OrigDst: dialled, ReplySrc: podAddr(to), State: conntrack.TCPSynSent, Timeout: 100,
 		Label: ruleset.TranslatedLabel,
 	})
 }
 
 // The other program's connections go to a Service's address and endpoint, too.
-func TestAnotherProgramsDialIsNoSuspicion(t *testing.T) {
-	g := newFixture(t)
-	g.insertUnreplied(1, 1001)
+func TestAnotherProgramsConnectionIsNoSuspicion(t *testing.T) {
+	f := newFixture(t)
+	f.insertUnreplied(1, 1001)
 	for from := range uint16(10) {
-		g.table.Insert(connections.Connection{
-			Protocol: model.TCP, OrigSrc: port(2000 + from), OrigDst: dialled, ReplySrc: podAddr(2), State: conntrack.TCPSynSent, Timeout: 100,
+		f.table.Insert(connections.Connection{
+			Protocol: model.TCP, OrigSrc: clientAddrPort(2000 + from), OrigDst: dialled, ReplySrc: podAddr(2), State: conntrack.TCPSynSent, Timeout: 100,
 		})
 	}
-	scan, err := g.prober.scan(t.Context())
+	scan, err := f.prober.scan(t.Context())
 	if err != nil || scan.Unreplied != 1 {
 		t.Errorf("%+v (%v), want the one that our tables translated", scan, err)
 	}
@@ -217,12 +219,12 @@ func (l *lateTable) Dump(ctx context.Context, filter conntrack.Filter, each func
 	return l.Table.Dump(ctx, filter, each)
 }
 
-func (l *lateTable) Get(entry *conntrack.Entry) (now conntrack.Entry, isThere bool, err error) {
-	now, isThere, err = l.Table.Get(entry)
+func (l *lateTable) Get(entry *conntrack.Entry) (current conntrack.Entry, exists bool, err error) {
+	current, exists, err = l.Table.Get(entry)
 	if entry.Original.Source.Port() == l.replied {
-		now.Status |= conntrack.SeenReply
+		current.Status |= conntrack.SeenReply
 	}
-	return now, isThere && entry.Original.Source.Port() != l.removed, err
+	return current, exists && entry.Original.Source.Port() != l.removed, err
 }
 
 // A scan lists connections once, because the next list may have to wait. It reads unreplied ones again one by one.
@@ -234,62 +236,62 @@ func TestConnectionsAreReadAgain(t *testing.T) {
 	f.insertUnreplied(2, 1004)
 	late := &lateTable{Table: f.prober.Unthrottled, replied: 1001, removed: 1003}
 	prober := New(f.prober.Options)
-	prober.Table, prober.notFound = late, f.prober.notFound
+	prober.Table, prober.unresolvedNeighbours = late, f.prober.unresolvedNeighbours
 	scan, err := prober.scan(t.Context())
-	left := map[string]int{}
-	for to, entries := range scan.unreplied {
-		left[to.node] += len(entries)
+	remaining := map[string]int{}
+	for to, entries := range scan.unrepliedEntries {
+		remaining[to.node] += len(entries)
 	}
 	want := map[string]int{"node-0": 0, "node-1": 1, "node-2": 1}
-	if err != nil || scan.Unreplied != 4 || late.dumps != 1 || !maps.Equal(left, want) {
+	if err != nil || scan.Unreplied != 4 || late.dumps != 1 || !maps.Equal(remaining, want) {
 		t.Errorf("%d unreplied; still unreplied, by node: %v; %d dumps (%v); want 4, %v and 1",
-			scan.Unreplied, left, late.dumps, err, want)
+			scan.Unreplied, remaining, late.dumps, err, want)
 	}
 }
 
 func TestANodeIsEjected(t *testing.T) {
-	g := newFixture(t)
-	g.dropProbes(1)
-	g.insertUnreplied(1, 1001)
-	g.insertUnreplied(1, 1002)
-	g.insertUnreplied(0, 1003)
-	g.waitFor("one node is ejected", func(o *recorder) bool { return len(o.ejected) == 1 && o.ejected[0] == g.names[1] })
-	g.waitFor("the suspicion of the other one ends", func(o *recorder) bool { return o.outcomes[reachability.Replied] > 0 })
-	status := g.prober.Status()
-	if len(status.Ejected) != 1 || status.Ejected[0].Node != g.names[1] || status.Families[model.IPv4].IsolatedSince != nil {
+	f := newFixture(t)
+	f.dropProbes(1)
+	f.insertUnreplied(1, 1001)
+	f.insertUnreplied(1, 1002)
+	f.insertUnreplied(0, 1003)
+	f.waitFor("one node is ejected", func(o *recorder) bool { return len(o.ejected) == 1 && o.ejected[0] == f.names[1] })
+	f.waitFor("the suspicion of the other one ends", func(o *recorder) bool { return o.outcomes[reachability.Replied] > 0 })
+	status := f.prober.Status()
+	if len(status.Ejected) != 1 || status.Ejected[0].Node != f.names[1] || status.Families[model.IPv4].IsolatedSince != nil {
 		t.Errorf("status %+v", status)
 	}
-	g.namespace.Load("delete table inet dropping\n")
-	g.waitFor("it is restored", func(o *recorder) bool {
-		return len(o.restored) == 1 && o.restored[0].Node == g.names[1] && !o.restored[0].Removed
+	f.namespace.Load("delete table inet dropping\n")
+	f.waitFor("it is restored", func(o *recorder) bool {
+		return len(o.restored) == 1 && o.restored[0].Node == f.names[1] && !o.restored[0].Removed
 	})
-	if g.recorder.err != nil {
-		t.Error(g.recorder.err)
+	if f.recorder.err != nil {
+		t.Error(f.recorder.err)
 	}
 }
 
 // New connections of two clients with replies prove that a node is healthy whose ports are all closed. Old ones to an
 // endpoint that is in its EndpointSlice again prove nothing.
 func TestNewConnectionsOfTwoClientsEndASuspicion(t *testing.T) {
-	g := newFixture(t)
-	g.dropProbes(1)
-	g.insertUnreplied(1, 1001)
+	f := newFixture(t)
+	f.dropProbes(1)
+	f.insertUnreplied(1, 1001)
 	ctx, cancel := context.WithCancel(t.Context())
-	inserting, client := make(chan struct{}), []netip.Addr{port(0).Addr(), port(0).Addr().Next()}
+	inserting, client := make(chan struct{}), []netip.Addr{clientAddrPort(0).Addr(), clientAddrPort(0).Addr().Next()}
 	go func() { // other connections keep getting replies there
 		defer close(inserting)
 		for from := uint16(2000); ctx.Err() == nil; from++ {
-			_ = g.table.TryInsert(connections.Connection{
+			_ = f.table.TryInsert(connections.Connection{
 				Protocol: model.TCP, OrigSrc: netip.AddrPortFrom(client[from%2], from), OrigDst: dialled, ReplySrc: podAddr(1),
 				State: conntrack.TCPEstablished, IsReplied: true, Label: ruleset.TranslatedLabel,
 			})
 			time.Sleep(100 * time.Millisecond)
 		}
 	}()
-	g.waitFor("a suspicion ends", func(o *recorder) bool { return len(o.outcomes) > 0 })
+	f.waitFor("a suspicion ends", func(o *recorder) bool { return len(o.outcomes) > 0 })
 	cancel()
 	<-inserting
-	g.recorder.get(func(o *recorder) bool {
+	f.recorder.get(func(o *recorder) bool {
 		if o.outcomes[reachability.FlowsReplied] != 1 || len(o.ejected) > 0 {
 			t.Errorf("outcomes %v, ejected %v", o.outcomes, o.ejected)
 		}
@@ -298,10 +300,10 @@ func TestNewConnectionsOfTwoClientsEndASuspicion(t *testing.T) {
 }
 
 func TestDial(t *testing.T) {
-	g := newFixture(t)
-	g.drop(nodeAddr(0), 7)
+	f := newFixture(t)
+	f.drop(nodeAddr(0), 7)
 	// A firewall on the node rejects with an ICMP error of its own.
-	g.namespace.Load(fmt.Sprintf(`add chain inet dropping out { type filter hook input priority 1; }
+	f.namespace.Load(fmt.Sprintf(`add chain inet dropping out { type filter hook input priority 1; }
 		add rule inet dropping out ip daddr %s tcp dport 13 reject with icmpx admin-prohibited
 		add rule inet dropping out ip daddr %s tcp dport 14 reject with icmpx port-unreachable
 `, nodeAddr(0), nodeAddr(0)))
@@ -311,7 +313,7 @@ func TestDial(t *testing.T) {
 		nodeAddr(0).String() + ":13": reachability.Reset, nodeAddr(0).String() + ":14": reachability.Reset,
 		"198.51.100.1:10256": reachability.NoReply,
 	} {
-		g.namespace.Do(func() {
+		f.namespace.Do(func() {
 			if got, took := Dial(t.Context(), netip.MustParseAddrPort(addr), 300*time.Millisecond); got != want || took > 5*time.Second {
 				t.Errorf("%s: %v after %v, want %v", addr, got, took, want)
 			}

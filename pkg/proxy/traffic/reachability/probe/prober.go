@@ -26,8 +26,8 @@ type Node [2]netip.Addr
 // Prober scans conntrack, sends probes, and reports the decisions of its detectors.
 type Prober struct {
 	Options
-	notFound func() (map[netip.Addr]bool, error)
-	dial     func(ctx context.Context, addr netip.AddrPort, timeout time.Duration) (reachability.ProbeResult, time.Duration)
+	unresolvedNeighbours func() (map[netip.Addr]bool, error)
+	dial                 func(ctx context.Context, addr netip.AddrPort, timeout time.Duration) (reachability.ProbeResult, time.Duration)
 
 	mutex     sync.Mutex
 	detectors map[model.Family]*reachability.Detector
@@ -64,7 +64,7 @@ type Options struct {
 // New returns a Prober without targets.
 func New(options Options) *Prober {
 	p := &Prober{
-		Options: options, dial: Dial, notFound: interfaces.UnresolvedNeighbours, changed: notify.NewSignal(),
+		Options: options, dial: Dial, unresolvedNeighbours: interfaces.UnresolvedNeighbours, changed: notify.NewSignal(),
 		detectors: map[model.Family]*reachability.Detector{}, listed: map[model.Family]map[string]*serviceindex.Snapshot{},
 	}
 	budget := reachability.NewBudget()
@@ -77,12 +77,12 @@ func New(options Options) *Prober {
 
 // SetNodes sets the addresses at which other nodes are probed.
 func (p *Prober) SetNodes(nodes map[string]Node) {
-	p.report(func() { p.nodes = nodes; p.updateTargets() })
+	p.update(func() { p.nodes = nodes; p.updateTargets() })
 }
 
 // SetAPIServers sets the addresses of API servers.
 func (p *Prober) SetAPIServers(servers []netip.AddrPort) {
-	p.report(func() { p.servers = servers; p.updateTargets() })
+	p.update(func() { p.servers = servers; p.updateTargets() })
 }
 
 // Status describes the state of all nodes.
@@ -115,7 +115,7 @@ func (p *Prober) Status() Status {
 				ejected.EjectedNode = node
 			}
 			for _, requested := range model.Families {
-				if p.probedIn(node.Node, requested) == family {
+				if p.probedFamily(node.Node, requested) == family {
 					ejected.Families = append(ejected.Families, requested)
 				}
 			}
@@ -130,8 +130,8 @@ func (p *Prober) Status() Status {
 
 // probedFamily returns the family in which a node is probed for connections of the given family. It is the other family
 // if the node has replied there, and has no address in the given family or never replied in it.
-func (p *Prober) probedIn(name string, family model.Family) model.Family {
-	if other := model.IPv4 + model.IPv6 - family; !p.detectors[family].Replies(name) && p.detectors[other].Replies(name) {
+func (p *Prober) probedFamily(name string, family model.Family) model.Family {
+	if other := model.IPv4 + model.IPv6 - family; !p.detectors[family].HasReplied(name) && p.detectors[other].HasReplied(name) {
 		return other
 	}
 	return family
@@ -145,17 +145,17 @@ func (p *Prober) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
 	running.Go(func() { p.scanLoop(ctx) })
-	next, status := time.NewTimer(0), time.NewTicker(statusInterval)
-	defer next.Stop()
-	defer status.Stop()
+	stepTimer, statusTicker := time.NewTimer(0), time.NewTicker(statusInterval)
+	defer stepTimer.Stop()
+	defer statusTicker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-p.changed:
-		case <-status.C:
+		case <-statusTicker.C:
 			p.Observer.OnStatus(p.Status())
-		case <-next.C:
+		case <-stepTimer.C:
 		}
 		var due time.Time
 		for _, family := range model.Families {
@@ -165,12 +165,12 @@ func (p *Prober) Run(ctx context.Context) {
 				due = actions.NextStep
 			}
 		}
-		next.Reset(time.Until(due))
+		stepTimer.Reset(time.Until(due))
 	}
 }
 
 // update changes the state of the detectors or their targets, and notifies Run.
-func (p *Prober) report(change func()) {
+func (p *Prober) update(change func()) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	change()
@@ -180,13 +180,13 @@ func (p *Prober) report(change func()) {
 // reportScan passes each detector the nodes that are probed in its family. The caller must hold the mutex.
 func (p *Prober) reportScan(scan Scan) {
 	nodes := map[model.Family][]string{}
-	for to, entries := range scan.unreplied {
-		probed := p.probedIn(to.node, to.family)
+	for to, entries := range scan.unrepliedEntries {
+		probed := p.probedFamily(to.node, to.family)
 		nodes[probed] = append(nodes[probed], slices.Repeat([]string{to.node}, len(entries))...)
 	}
 	for name, node := range p.nodes {
 		for family, addr := range node {
-			if scan.notFound[addr] {
+			if scan.unresolved[addr] {
 				nodes[model.Family(family)] = append(nodes[model.Family(family)], name)
 			}
 		}
@@ -218,24 +218,24 @@ func (p *Prober) start(ctx context.Context, family model.Family, actions reachab
 			if isLocal, err := p.IsLocal(probe.Addr.Addr()); isLocal || err != nil {
 				result = reachability.NoReply // the address is now local, such as a virtual IP that this node took over
 			}
-			p.report(func() { detector.ReportProbe(time.Now(), probe.ID, result, rtt) })
+			p.update(func() { detector.ReportProbe(time.Now(), probe.ID, result, rtt) })
 		})
 	}
 	if names := actions.ListReplied; len(names) > 0 {
 		previous, current := p.snapshots(family, names)
 		running.Go(func() {
-			replied, next, err := p.replied(ctx, previous, current)
-			p.report(func() {
-				detector.ReportReplied(time.Now(), names, p.probed(replied, family), p.probed(next, family), err == nil)
+			replied, nextFlows, err := p.replied(ctx, previous, current)
+			p.update(func() {
+				detector.ReportReplied(time.Now(), names, p.filterProbed(replied, family), p.filterProbed(nextFlows, family), err == nil)
 			})
 		})
 	}
 }
 
 // filterProbed returns the connections whose nodes are probed in a family. The caller must hold the mutex.
-func (p *Prober) probed(flows []reachability.Flow, family model.Family) []reachability.Flow {
+func (p *Prober) filterProbed(flows []reachability.Flow, family model.Family) []reachability.Flow {
 	return slices.DeleteFunc(flows, func(flow reachability.Flow) bool {
-		return p.probedIn(flow.Node, model.FamilyOf(flow.Endpoint.Addr())) != family
+		return p.probedFamily(flow.Node, model.FamilyOf(flow.Endpoint.Addr())) != family
 	})
 }
 
@@ -276,8 +276,8 @@ func (p *Prober) scanLoop(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if p.Observer.OnScan(scan, err); scan.isRead {
-			p.report(func() { p.reportScan(scan) })
+		if p.Observer.OnScan(scan, err); scan.isListed {
+			p.update(func() { p.reportScan(scan) })
 		}
 		if scan.Unreplied > 0 {
 			lastUnreplied = time.Now()

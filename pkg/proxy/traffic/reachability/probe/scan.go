@@ -22,10 +22,10 @@ const maxEntries, maxRechecked = 8192, 4
 
 // Scan is the result of one scan.
 type Scan struct {
-	Unreplied int // connections to Services among the entries read
-	unreplied map[target][]conntrack.Entry
-	notFound  map[netip.Addr]bool // addresses that neighbour discovery does not find
-	isRead    bool                // reports whether the connections were listed
+	Unreplied        int // connections to Services among the entries read
+	unrepliedEntries map[target][]conntrack.Entry
+	unresolved       map[netip.Addr]bool // addresses that neighbour discovery does not find
+	isListed         bool                // reports whether the connections were listed
 }
 
 // target is the node and the family of connections.
@@ -37,7 +37,7 @@ type target struct {
 // scan finds translated connections that stay unreplied for MinAge. If it finds any without a reply, it also lists the
 // addresses that neighbour discovery does not find.
 func (p *Prober) scan(ctx context.Context) (Scan, error) {
-	result := Scan{unreplied: map[target][]conntrack.Entry{}}
+	result := Scan{unrepliedEntries: map[target][]conntrack.Entry{}}
 	snapshot := p.Index.Snapshot()
 	if snapshot == nil {
 		return result, nil
@@ -49,8 +49,8 @@ func (p *Prober) scan(ctx context.Context) (Scan, error) {
 		if flow, isOwn := flowOf(e, snapshot); isOwn {
 			result.Unreplied++
 			to := target{flow.Node, model.FamilyOf(flow.Endpoint.Addr())}
-			if entries := result.unreplied[to]; len(entries) < maxRechecked {
-				result.unreplied[to] = append(entries, *e)
+			if entries := result.unrepliedEntries[to]; len(entries) < maxRechecked {
+				result.unrepliedEntries[to] = append(entries, *e)
 			}
 		}
 		return read < maxEntries
@@ -58,7 +58,7 @@ func (p *Prober) scan(ctx context.Context) (Scan, error) {
 	if errors.Is(err, conntrack.ErrTruncated) || errors.Is(err, conntrack.ErrInterrupted) {
 		err = nil
 	}
-	if result.isRead = err == nil; result.isRead && result.Unreplied > 0 {
+	if result.isListed = err == nil; result.isListed && result.Unreplied > 0 {
 		err = p.recheck(ctx, &result)
 	}
 	return result, err
@@ -70,16 +70,16 @@ func (p *Prober) recheck(ctx context.Context, found *Scan) (err error) {
 	case <-ctx.Done():
 	case <-time.After(reachability.MinAge):
 	}
-	for to, entries := range found.unreplied {
-		found.unreplied[to] = slices.DeleteFunc(entries, func(e conntrack.Entry) bool {
-			now, isThere, failed := p.Table.Get(&e)
-			err = cmp.Or(err, failed)
-			return !isThere || now.Status&conntrack.SeenReply != 0
+	for to, entries := range found.unrepliedEntries {
+		found.unrepliedEntries[to] = slices.DeleteFunc(entries, func(e conntrack.Entry) bool {
+			current, exists, readErr := p.Table.Get(&e)
+			err = cmp.Or(err, readErr)
+			return !exists || current.Status&conntrack.SeenReply != 0
 		})
 	}
-	notFound, failed := p.notFound()
-	found.notFound = notFound
-	return cmp.Or(err, failed)
+	unresolved, readErr := p.unresolvedNeighbours()
+	found.unresolved = unresolved
+	return cmp.Or(err, readErr)
 }
 
 // flowOf returns an entry as a Flow. It reports false unless our tables translated it to a current endpoint.
@@ -101,7 +101,7 @@ func flowOf(e *conntrack.Entry, snapshot *serviceindex.Snapshot) (reachability.F
 // look new. nextFlows uses the current endpoints.
 func (p *Prober) replied(
 	ctx context.Context, previous map[string]*serviceindex.Snapshot, current *serviceindex.Snapshot,
-) (flows, next []reachability.Flow, err error) {
+) (flows, nextFlows []reachability.Flow, err error) {
 	status := conntrack.DestinationNAT | conntrack.SeenReply
 	snapshots := map[*serviceindex.Snapshot]bool{current: true}
 	for _, snapshot := range previous {
@@ -117,10 +117,10 @@ func (p *Prober) replied(
 				flows = append(flows, flow)
 			}
 			if isOwn && snapshot == current && previous[flow.Node] != nil {
-				next = append(next, flow)
+				nextFlows = append(nextFlows, flow)
 			}
 		}
 		return true
 	})
-	return flows, next, err
+	return flows, nextFlows, err
 }

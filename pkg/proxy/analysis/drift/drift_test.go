@@ -35,11 +35,11 @@ func shop(endpoints ...string) model.Change {
 func TestDesiredTablesDifferByTheChange(t *testing.T) {
 	want := func(change model.Change) DesiredState {
 		t.Helper()
-		wanted, err := Desired(t.Context(), "node-a", ruleset.Config{Families: model.Families}, dns.Zone{}, change, nil)
+		desired, err := Desired(t.Context(), "node-a", ruleset.Config{Families: model.Families}, dns.Zone{}, change, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return wanted
+		return desired
 	}
 	one, two := want(shop("10.244.0.1")), want(shop("10.244.0.1", "10.244.0.2"))
 	if one.Services != 1 || one.DNSServices != 0 {
@@ -89,8 +89,8 @@ func TestCompare(t *testing.T) {
 	} {
 		node := good()
 		test.spoil(&node)
-		if inForce := node.Compare(); node.InSync != test.agrees || inForce != test.inForce {
-			t.Errorf("%s: in sync %v, active %v", what, node.InSync, inForce)
+		if allActive := node.Compare(); node.InSync != test.agrees || allActive != test.inForce {
+			t.Errorf("%s: in sync %v, active %v", what, node.InSync, allActive)
 		}
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
 )
 
-// conversation is an open connection and its first response.
-type conversation struct {
+// openConnection is an open connection and its first response.
+type openConnection struct {
 	*fabric.Connection
 	from  *fabric.Namespace
 	to    path
@@ -15,9 +15,9 @@ type conversation struct {
 }
 
 // openConnections opens a connection from every client over every path.
-func openConnections(t *testing.T, clients []*fabric.Namespace, to []path) []*conversation {
+func openConnections(t *testing.T, clients []*fabric.Namespace, to []path) []*openConnection {
 	t.Helper()
-	var all []*conversation
+	var all []*openConnection
 	for _, from := range clients {
 		for _, p := range to {
 			opened, err := from.Open(p.network, p.addr)
@@ -25,7 +25,7 @@ func openConnections(t *testing.T, clients []*fabric.Namespace, to []path) []*co
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = opened.Close() }) // ignore the error: the test is over
-			c := &conversation{Connection: opened, from: from, to: p}
+			c := &openConnection{Connection: opened, from: from, to: p}
 			if c.first, err = c.Request(fabric.Timeout); err != nil {
 				t.Fatal(err)
 			}
@@ -37,7 +37,7 @@ func openConnections(t *testing.T, clients []*fabric.Namespace, to []path) []*co
 
 // expectContinues sends another request over every connection: the server must be the same, and must see the same client
 // as at first.
-func expectContinues(t *testing.T, desc string, open []*conversation) {
+func expectContinues(t *testing.T, desc string, open []*openConnection) {
 	t.Helper()
 	for _, c := range open {
 		reply, err := c.Request(fabric.Timeout)

@@ -15,7 +15,7 @@ import (
 // BenchmarkChangesOfOtherServices measures the time until changes of other Services are served, with and without 200
 // queries per second for the SRV records of a Service with 8,192 ports.
 func BenchmarkChangesOfOtherServices(b *testing.B) {
-	const ports, eachSecond, changes = 8192, 200, 400
+	const ports, queriesPerSecond, changes = 8192, 200, 400
 	s := newSetup(b)
 	flood := headless{"flood", "*", nil, []string{"10.5.0.1 a", "10.5.0.2 a", "10.5.0.3 a", "10.5.0.4 a"}}
 	for i := range ports {
@@ -45,7 +45,7 @@ func BenchmarkChangesOfOtherServices(b *testing.B) {
 	go func() {
 		sent := 0
 		defer func() { ended <- sent }()
-		ticks := time.NewTicker(time.Second / eachSecond)
+		ticks := time.NewTicker(time.Second / queriesPerSecond)
 		defer ticks.Stop()
 		for {
 			select {
@@ -53,7 +53,7 @@ func BenchmarkChangesOfOtherServices(b *testing.B) {
 				return
 			case <-ticks.C:
 			}
-			if _, err := exchange(conn, new(miekg.Msg).SetQuestion(flood.full(), miekg.TypeSRV)); err != nil {
+			if _, err := exchange(conn, new(miekg.Msg).SetQuestion(flood.fullName(), miekg.TypeSRV)); err != nil {
 				b.Error(err)
 				return
 			}
@@ -63,9 +63,9 @@ func BenchmarkChangesOfOtherServices(b *testing.B) {
 	floodP50, floodLongest := measure()
 	close(stop)
 	sent := <-ended
-	each := (cpuTime(b, s.proxy.PID()) - before) / time.Duration(max(sent, 1))
+	perQuery := (cpuTime(b, s.proxy.PID()) - before) / time.Duration(max(sent, 1))
 	b.Logf("%d queries for %d SRV records: p50 %s, max %s; %s of CPU time per query, including the changes",
-		sent, ports*len(flood.endpoints), floodP50, floodLongest, each)
+		sent, ports*len(flood.endpoints), floodP50, floodLongest, perQuery)
 	b.ReportMetric(float64(floodP50)/float64(p50), "p50/alone")
 	b.ReportMetric(0, "ns/op")
 }

@@ -11,7 +11,7 @@ import (
 // own are logged again later.
 func TestOneClientDoesNotSuppressOthersInTheLog(t *testing.T) {
 	var limiter logLimiter
-	now, loud, quiet := time.Unix(1e9, 0), netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
+	now, first, second := time.Unix(1e9, 0), netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
 	count := func(client netip.Addr, names int, prefix string) (lines int) {
 		for i := range names {
 			if limiter.allow(now, client, fmt.Sprint(prefix, i)) {
@@ -28,12 +28,12 @@ func TestOneClientDoesNotSuppressOthersInTheLog(t *testing.T) {
 		prefix          string
 		atLeast, atMost int
 	}{
-		{"1,000 names of one client", 0, loud, 1000, "a", clientLogBurst, clientLogBurst},
-		{"another client", 0, quiet, 3, "a", 3, 3},
-		{"the same again", time.Minute, quiet, 3, "a", 0, 0},
-		{"the first client, with less budget", 5 * time.Minute, loud, 1000, "b", 1, 3},
-		{"lines that were logged more than an hour ago", 2 * time.Hour, quiet, 3, "a", 3, 3},
-		{"the first client after two hours", 0, loud, 1000, "a", clientLogBurst, clientLogBurst},
+		{"1,000 names of one client", 0, first, 1000, "a", clientLogBurst, clientLogBurst},
+		{"another client", 0, second, 3, "a", 3, 3},
+		{"the same again", time.Minute, second, 3, "a", 0, 0},
+		{"the first client, with less budget", 5 * time.Minute, first, 1000, "b", 1, 3},
+		{"lines that were logged more than an hour ago", 2 * time.Hour, second, 3, "a", 3, 3},
+		{"the first client after two hours", 0, first, 1000, "a", clientLogBurst, clientLogBurst},
 	} {
 		now = now.Add(step.after)
 		if lines := count(step.client, step.names, step.prefix); lines < step.atLeast || lines > step.atMost {

@@ -9,7 +9,7 @@ import (
 )
 
 // frontendEndpoint is a frontend with an endpoint to which it may lead.
-type offer struct {
+type frontendEndpoint struct {
 	set      string
 	family   model.Family
 	frontend ruleset.Tuple
@@ -17,41 +17,41 @@ type offer struct {
 }
 
 // frontendEndpoints returns each frontend with each of its endpoints: those of slots, and those in affinity entries.
-func (b balancing) offers() map[offer]bool {
-	offers := map[offer]bool{}
+func (b balancing) frontendEndpoints() map[frontendEndpoint]bool {
+	pairs := map[frontendEndpoint]bool{}
 	for _, slot := range b.slots {
 		if !slot.Value.Addr.IsValid() {
 			continue // its number has no endpoint any more
 		}
 		frontend := slot.Key
 		frontend.Number = 0 // the slot depends on history
-		offers[offer{b.set, b.family, frontend, netip.AddrPortFrom(slot.Value.Addr, slot.Value.Port)}] = true
+		pairs[frontendEndpoint{b.set, b.family, frontend, netip.AddrPortFrom(slot.Value.Addr, slot.Value.Port)}] = true
 	}
 	for _, frontend := range b.frontends {
 		for endpoint := range frontend.affinityEndpoints {
-			offers[offer{b.set, b.family, frontend.key, endpoint}] = true
+			pairs[frontendEndpoint{b.set, b.family, frontend.key, endpoint}] = true
 		}
 	}
-	return offers
+	return pairs
 }
 
 // checkSlotsHaveEndpoints checks that, whatever class a frontend has, each slot that its class may select leads to an
 // endpoint, and that the class leads to a chain. Before a cleanup there may be more slots.
 func checkSlotsHaveEndpoints(t testing.TB, b balancing) {
 	t.Helper()
-	leads := map[ruleset.Tuple]bool{}
+	hasEndpoint := map[ruleset.Tuple]bool{}
 	for _, slot := range b.slots {
-		leads[slot.Key] = slot.Value.Addr.IsValid()
+		hasEndpoint[slot.Key] = slot.Value.Addr.IsValid()
 	}
 	for _, frontend := range b.frontends {
-		inARow := func(first uint32) (slots int) {
+		consecutive := func(first uint32) (slots int) {
 			key := frontend.key
-			for key.Number = first; leads[key]; key.Number++ {
+			for key.Number = first; hasEndpoint[key]; key.Number++ {
 				slots++
 			}
 			return slots
 		}
-		inside, outside := inARow(ruleset.ClusterSlot), inARow(ruleset.LocalSlot)
+		inside, outside := consecutive(ruleset.ClusterSlot), consecutive(ruleset.LocalSlot)
 		if !frontend.dispatched || !selectsFrom(frontend.class, inside, outside) {
 			t.Errorf("%s %+v has class %x, dispatched: %v, and %d and %d slots that lead to endpoints",
 				b.set, frontend.key, frontend.class, frontend.dispatched, inside, outside)

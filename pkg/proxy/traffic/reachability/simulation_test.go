@@ -12,22 +12,22 @@ import (
 )
 
 // disabledGuards are the guards that a test disables.
-type without struct {
+type disabledGuards struct {
 	controls bool // controls reply without a network, as programs on this machine would
 	replied  bool // no connection with a reply is reported
 }
 
 // simulation simulates nodes, connections between them, and a detector on the node "own". Its clock advances in steps of
 // 10 ms.
-type world struct {
-	t        *testing.T
-	detector *reachability.Detector
-	now      time.Duration
-	nodes    []*machine
-	server   *machine // the API server; nil if there is none
-	without  without
-	ownUp    func(at time.Duration) bool
-	random   *rand.Rand
+type simulation struct {
+	t         *testing.T
+	detector  *reachability.Detector
+	now       time.Duration
+	nodes     []*machine
+	server    *machine // the API server; nil if there is none
+	disabled  disabledGuards
+	networkUp func(at time.Duration) bool
+	random    *rand.Rand
 
 	flows    []*flow
 	lastFlow uint32
@@ -36,13 +36,13 @@ type world struct {
 	loads    []*load
 	lastScan time.Duration
 
-	dials      map[string]int // probes by node
-	dialsTo    map[uint16]int // probes by port
-	outcomes   map[reachability.Outcome]int
-	ejected    map[string]time.Duration
-	restored   map[string]time.Duration
-	ejections  []string // all ejections, in order
-	isolations int
+	probesByNode map[string]int // probes by node
+	probesByPort map[uint16]int // probes by port
+	outcomes     map[reachability.Outcome]int
+	ejected      map[string]time.Duration
+	restored     map[string]time.Duration
+	ejections    []string // all ejections, in order
+	isolations   int
 	// stopped reports whether the process is paused while the simulation continues.
 	stopped func(at time.Duration) bool
 }
@@ -53,10 +53,10 @@ type machine struct {
 	addr netip.Addr
 	up   func(at time.Duration) bool
 	// accepts reports whether a proxy listens. If not, the kernel resets.
-	accepts func(at time.Duration) bool
-	delay   time.Duration
-	loss    float64
-	isHere  bool // it is on this machine and needs no network
+	accepts       func(at time.Duration) bool
+	delay         time.Duration
+	loss          float64
+	isThisMachine bool // it is on this machine and needs no network
 	// drops reports whether a firewall silently drops probes of a port, and nothing else.
 	drops func(port uint16, at time.Duration) bool
 }
@@ -90,7 +90,7 @@ type reply struct {
 
 var epoch = time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)
 
-func (w *world) clock() time.Time { return epoch.Add(w.now) }
+func (s *simulation) clock() time.Time { return epoch.Add(s.now) }
 
 func always(time.Duration) bool { return true }
 
@@ -107,35 +107,35 @@ func except(from, to time.Duration) func(time.Duration) bool {
 }
 
 // newSimulation returns a simulation with nodes n0, n1, ... that have all replied once.
-func newWorld(t *testing.T, count int, without without) *world {
+func newSimulation(t *testing.T, count int, disabled disabledGuards) *simulation {
 	t.Helper()
-	return newSlowWorld(t, count, without, time.Millisecond)
+	return newSlowSimulation(t, count, disabled, time.Millisecond)
 }
 
 // newSlowSimulation returns a simulation with nodes that reply after a delay.
-func newSlowWorld(t *testing.T, count int, without without, delay time.Duration) *world {
+func newSlowSimulation(t *testing.T, count int, disabled disabledGuards, delay time.Duration) *simulation {
 	t.Helper()
-	w := &world{
-		t: t, detector: reachability.NewDetector("own", healthPort, reachability.NewBudget()), without: without, ownUp: always, stopped: never,
-		random: rand.New(rand.NewPCG(1, uint64(count))),
-		dials:  map[string]int{}, dialsTo: map[uint16]int{}, outcomes: map[reachability.Outcome]int{}, ejected: map[string]time.Duration{},
+	sim := &simulation{
+		t: t, detector: reachability.NewDetector("own", healthPort, reachability.NewBudget()), disabled: disabled, networkUp: always, stopped: never,
+		random:       rand.New(rand.NewPCG(1, uint64(count))),
+		probesByNode: map[string]int{}, probesByPort: map[uint16]int{}, outcomes: map[reachability.Outcome]int{}, ejected: map[string]time.Duration{},
 		restored: map[string]time.Duration{},
 	}
 	for i := range count {
-		w.nodes = append(w.nodes, newMachine(fmt.Sprintf("n%d", i), delay,
+		sim.nodes = append(sim.nodes, newMachine(fmt.Sprintf("n%d", i), delay,
 			netip.AddrFrom4([4]byte{192, 0, byte(2 + (i+1)>>8), byte(i + 1)})))
 	}
 	for i := range count {
-		if without.controls {
-			machine := newMachine(fmt.Sprintf("here%d", i), 0, netip.AddrFrom4([4]byte{127, 0, 0, byte(i + 1)}))
-			machine.isHere = true
-			w.nodes = append(w.nodes, machine)
+		if disabled.controls {
+			here := newMachine(fmt.Sprintf("here%d", i), 0, netip.AddrFrom4([4]byte{127, 0, 0, byte(i + 1)}))
+			here.isThisMachine = true
+			sim.nodes = append(sim.nodes, here)
 		}
 	}
-	w.setTargets()
-	w.run(70 * time.Second)
-	w.dials, w.dialsTo = map[string]int{}, map[uint16]int{}
-	return w
+	sim.setTargets()
+	sim.run(70 * time.Second)
+	sim.probesByNode, sim.probesByPort = map[string]int{}, map[uint16]int{}
+	return sim
 }
 
 func newMachine(name string, delay time.Duration, addr netip.Addr) *machine {
@@ -157,36 +157,36 @@ func dropFrom(from time.Duration, ports ...uint16) func(uint16, time.Duration) b
 	return func(port uint16, at time.Duration) bool { return at >= from && slices.Contains(ports, port) }
 }
 
-func (w *world) setTargets() {
+func (s *simulation) setTargets() {
 	targets := map[string]netip.Addr{}
-	for _, node := range w.nodes {
+	for _, node := range s.nodes {
 		targets[node.name] = node.addr
 	}
 	var servers []netip.AddrPort
-	if w.server != nil {
-		servers = []netip.AddrPort{netip.AddrPortFrom(w.server.addr, 6443)}
+	if s.server != nil {
+		servers = []netip.AddrPort{netip.AddrPortFrom(s.server.addr, 6443)}
 	}
-	w.detector.SetNodes(w.clock(), targets, servers)
+	s.detector.SetNodes(s.clock(), targets, servers)
 }
 
 // reach returns when a packet with retransmissions gets a reply, within a time limit; negative if never.
-func (w *world) reach(node *machine, port uint16, sent, within time.Duration) time.Duration {
+func (s *simulation) reach(node *machine, port uint16, sent, within time.Duration) time.Duration {
 	for _, again := range []time.Duration{0, 1, 2, 3, 4, 5, 7, 11, 19, 35} {
 		at := sent + again*time.Second
 		if at >= sent+within {
 			return -1
 		}
-		isLost := w.random.Float64() < node.loss*(2-node.loss) // on either way
+		isLost := s.random.Float64() < node.loss*(2-node.loss) // on either way
 		isDropped := port != 0 && node.drops(port, at)
-		if (node.isHere || w.ownUp(at)) && node.up(at) && !isLost && !isDropped && at+node.delay < sent+within {
+		if (node.isThisMachine || s.networkUp(at)) && node.up(at) && !isLost && !isDropped && at+node.delay < sent+within {
 			return at + node.delay
 		}
 	}
 	return -1
 }
 
-func (w *world) machineAt(addr netip.Addr) *machine {
-	for _, node := range append(slices.Clone(w.nodes), w.server) {
+func (s *simulation) machineAt(addr netip.Addr) *machine {
+	for _, node := range append(slices.Clone(s.nodes), s.server) {
 		if node != nil && node.addr == addr {
 			return node
 		}
@@ -195,122 +195,122 @@ func (w *world) machineAt(addr netip.Addr) *machine {
 }
 
 // run advances the simulation by a period.
-func (w *world) run(period time.Duration) {
-	w.t.Helper()
-	for end := w.now + period; w.now < end; w.now += 10 * time.Millisecond {
-		w.openConnections()
-		if w.stopped(w.now) {
+func (s *simulation) run(period time.Duration) {
+	s.t.Helper()
+	for end := s.now + period; s.now < end; s.now += 10 * time.Millisecond {
+		s.openConnections()
+		if s.stopped(s.now) {
 			continue
 		}
-		w.deliverReplies()
-		if w.now-w.lastScan >= 500*time.Millisecond {
-			w.lastScan = w.now
-			w.scan()
+		s.deliverReplies()
+		if s.now-s.lastScan >= 500*time.Millisecond {
+			s.lastScan = s.now
+			s.scan()
 		}
-		w.step()
+		s.step()
 	}
 }
 
 // openConnections opens the connections that are due.
-func (w *world) openConnections() {
-	for i, l := range w.loads {
-		for ; l.next <= w.now; l.next += l.every {
+func (s *simulation) openConnections() {
+	for i, l := range s.loads {
+		for ; l.next <= s.now; l.next += l.every {
 			if l.next < l.from || l.to > 0 && l.next >= l.to {
 				continue
 			}
 			f := &flow{began: l.next, repliedAt: -1}
-			w.lastFlow++
+			s.lastFlow++
 			at := l.node.addr.As4()
 			endpoint := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, at[2], at[3], byte(i)}), 80)
 			f.Flow = reachability.Flow{
-				ID: w.lastFlow, Client: netip.MustParseAddr(l.client), Endpoint: endpoint, Node: l.node.name,
+				ID: s.lastFlow, Client: netip.MustParseAddr(l.client), Endpoint: endpoint, Node: l.node.name,
 			}
 			switch {
 			case l.forged:
 				f.repliedAt = l.next + 10*time.Millisecond
 			case !l.denied:
-				f.repliedAt = w.reach(l.node, 0, l.next, 120*time.Second)
+				f.repliedAt = s.reach(l.node, 0, l.next, 120*time.Second)
 				f.isReset = !l.node.accepts(f.repliedAt)
 			}
-			w.flows = append(w.flows, f)
+			s.flows = append(s.flows, f)
 		}
 	}
 }
 
 // deliverReplies reports the results of probes and lists.
-func (w *world) deliverReplies() {
+func (s *simulation) deliverReplies() {
 	var later []reply
-	for _, r := range w.replies {
-		if r.at > w.now {
+	for _, r := range s.replies {
+		if r.at > s.now {
 			later = append(later, r)
 			continue
 		}
-		if w.now > r.deadline {
+		if s.now > r.deadline {
 			r.result = reachability.NoReply // even if a reply arrived: a dialer that runs late checks its deadline first
 		}
-		w.detector.ReportProbe(w.clock(), r.id, r.result, r.took)
+		s.detector.ReportProbe(s.clock(), r.id, r.result, r.took)
 	}
-	w.replies = later
-	if listed := w.listed; len(listed) > 0 {
-		w.listed = nil
+	s.replies = later
+	if listed := s.listed; len(listed) > 0 {
+		s.listed = nil
 		var flows []reachability.Flow
-		for _, f := range w.flows {
-			if f.repliedAt >= 0 && f.repliedAt <= w.now && !f.isReset && !w.without.replied && w.now-f.repliedAt < time.Minute &&
+		for _, f := range s.flows {
+			if f.repliedAt >= 0 && f.repliedAt <= s.now && !f.isReset && !s.disabled.replied && s.now-f.repliedAt < time.Minute &&
 				slices.Contains(listed, f.Node) {
 				flows = append(flows, f.Flow)
 			}
 		}
-		w.detector.ReportReplied(w.clock(), listed, flows, flows, true)
+		s.detector.ReportReplied(s.clock(), listed, flows, flows, true)
 	}
 }
 
 // scan reports the connections that a list 0.4 s ago contained, and that are still unreplied.
-func (w *world) scan() {
+func (s *simulation) scan() {
 	var nodes []string
-	w.flows = slices.DeleteFunc(w.flows, func(f *flow) bool { return w.now-f.began >= 180*time.Second })
-	for _, f := range w.flows {
-		if age := w.now - f.began; age >= reachability.MinAge && age < 120*time.Second && (f.repliedAt < 0 || f.repliedAt > w.now) {
+	s.flows = slices.DeleteFunc(s.flows, func(f *flow) bool { return s.now-f.began >= 180*time.Second })
+	for _, f := range s.flows {
+		if age := s.now - f.began; age >= reachability.MinAge && age < 120*time.Second && (f.repliedAt < 0 || f.repliedAt > s.now) {
 			nodes = append(nodes, f.Node)
 		}
 	}
-	w.detector.ReportUnreplied(nodes)
+	s.detector.ReportUnreplied(nodes)
 }
 
-func (w *world) step() {
-	actions := w.detector.Step(w.clock())
+func (s *simulation) step() {
+	actions := s.detector.Step(s.clock())
 	for _, probe := range actions.Probes {
-		node, port := w.machineAt(probe.Addr.Addr()), probe.Addr.Port()
-		w.dials[node.name]++
-		w.dialsTo[port]++
-		r := reply{at: w.now + probe.Timeout, id: probe.ID, deadline: w.now + probe.Timeout}
-		if at := w.reach(node, port, w.now, probe.Timeout); at >= 0 {
-			r.at, r.result, r.took = at, reachability.Reset, at-w.now
+		node, port := s.machineAt(probe.Addr.Addr()), probe.Addr.Port()
+		s.probesByNode[node.name]++
+		s.probesByPort[port]++
+		r := reply{at: s.now + probe.Timeout, id: probe.ID, deadline: s.now + probe.Timeout}
+		if at := s.reach(node, port, s.now, probe.Timeout); at >= 0 {
+			r.at, r.result, r.took = at, reachability.Reset, at-s.now
 			if port != closedPort && node.accepts(at) {
 				r.result = reachability.Accepted
 			}
 		}
-		w.replies = append(w.replies, r)
+		s.replies = append(s.replies, r)
 	}
-	w.listed = append(w.listed, actions.ListReplied...)
+	s.listed = append(s.listed, actions.ListReplied...)
 	for _, outcome := range actions.Concluded {
-		w.outcomes[outcome]++
+		s.outcomes[outcome]++
 	}
 	for _, name := range actions.Ejected {
-		w.ejected[name] = w.now
-		w.ejections = append(w.ejections, name)
+		s.ejected[name] = s.now
+		s.ejections = append(s.ejections, name)
 	}
-	for _, back := range actions.Restored {
-		w.restored[back.Node] = w.now
-		delete(w.ejected, back.Node)
+	for _, restoration := range actions.Restored {
+		s.restored[restoration.Node] = s.now
+		delete(s.ejected, restoration.Node)
 	}
 	if actions.Isolated {
-		w.isolations++
+		s.isolations++
 	}
 }
 
 // addClient makes a client connect to an endpoint on a node, perSecond times a second.
-func (w *world) dial(node *machine, client string, perSecond int) *load {
-	l := &load{every: time.Second / time.Duration(perSecond), node: node, client: client, next: w.now}
-	w.loads = append(w.loads, l)
+func (s *simulation) addClient(node *machine, client string, perSecond int) *load {
+	l := &load{every: time.Second / time.Duration(perSecond), node: node, client: client, next: s.now}
+	s.loads = append(s.loads, l)
 	return l
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/lab/binaries"
 )
 
-// RunWhile runs etcd and a kube-apiserver on loopback while do runs, and removes all of it afterwards. Builds of
+// RunTemporary runs etcd and a kube-apiserver on loopback while do runs, and removes all of it afterwards. Builds of
 // missing programs are reported to progress.
-func RunWhile(ctx context.Context, progress io.Writer, do func(*ControlPlane) error) (err error) {
+func RunTemporary(ctx context.Context, progress io.Writer, do func(*ControlPlane) error) (err error) {
 	programs, err := binaries.Build(ctx, progress, binaries.Etcd, binaries.Kubernetes)
 	if err != nil {
 		return err

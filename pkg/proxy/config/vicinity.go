@@ -14,13 +14,13 @@ import (
 
 // The type of our own document, which may be in the same file as kube-proxy's.
 const (
-	OwnAPIVersion = ownConfigzKey + "/v1alpha1"
-	OwnKind       = "VicinityProxyConfiguration"
+	VicinityAPIVersion = vicinityConfigzKey + "/v1alpha1"
+	VicinityKind       = "VicinityProxyConfiguration"
 
-	ownConfigzKey = "proxy.config.vicinity.dev"
+	vicinityConfigzKey = "proxy.config.vicinity.dev"
 )
 
-var ownType = manifest.Type{APIVersion: OwnAPIVersion, Kind: OwnKind}
+var vicinityType = manifest.Type{APIVersion: VicinityAPIVersion, Kind: VicinityKind}
 
 // VicinityConfig describes the settings that kube-proxy does not have. With the zero value the document is not read.
 type VicinityConfig struct {
@@ -36,15 +36,15 @@ func (c *VicinityConfig) decode(document *manifest.Part) (map[string]string, err
 		return nil, nil
 	}
 	var errs []error
-	var read map[string]any
-	for _, fault := range document.Decode(&read) {
+	var content map[string]any
+	for _, fault := range document.Decode(&content) {
 		errs = append(errs, fmt.Errorf("%s: %s", fault.Field, fault.Reason))
 	}
-	delete(read, "apiVersion")
-	delete(read, "kind")
+	delete(content, "apiVersion")
+	delete(content, "kind")
 	values := map[string]string{}
-	for _, name := range slices.Sorted(maps.Keys(read)) {
-		value, err := c.text(name, read[name])
+	for _, name := range slices.Sorted(maps.Keys(content)) {
+		value, err := c.valueText(name, content[name])
 		if errs = append(errs, err); err == nil {
 			values[name] = value
 		}
@@ -56,13 +56,13 @@ func (c *VicinityConfig) decode(document *manifest.Part) (map[string]string, err
 }
 
 // valueText returns the value of a field in the format of its flag.
-func (c *VicinityConfig) text(name string, value any) (string, error) {
+func (c *VicinityConfig) valueText(name string, value any) (string, error) {
 	isBool, known := c.Fields[name]
 	if !known {
 		message := name + ": " + manifest.UnknownField
 		if suggested := policy.Suggest(name, slices.Sorted(maps.Keys(c.Fields))...); suggested != "" {
 			message += "; did you mean " + suggested + "?"
-		} else if slices.ContainsFunc(paths(true), func(path string) bool { return path == name }) {
+		} else if slices.ContainsFunc(fieldPaths(true), func(path string) bool { return path == name }) {
 			message += "; it belongs in the document of kind " + kind
 		}
 		return "", errors.New(message)
@@ -81,8 +81,8 @@ func (c *VicinityConfig) text(name string, value any) (string, error) {
 }
 
 // document returns the document with values of the right types. The given values are in the format of flags.
-func (c *VicinityConfig) typed(values map[string]string) map[string]any {
-	document := map[string]any{"apiVersion": OwnAPIVersion, "kind": OwnKind}
+func (c *VicinityConfig) document(values map[string]string) map[string]any {
+	document := map[string]any{"apiVersion": VicinityAPIVersion, "kind": VicinityKind}
 	for name, text := range values {
 		if document[name] = text; c.Fields[name] {
 			document[name] = text == "true"

@@ -14,20 +14,20 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// TestFloodsDoNotBlockOthers: one address keeps opening connections, sends data that is not HTTP, opens streams, and
+// TestOverloadDoesNotBlockOthers: one address keeps opening connections, sends data that is not HTTP, opens streams, and
 // keeps subscribing to other names. A client at another address still gets all changes, and afterwards no usage is
 // left.
-func TestFloodsDoNotBlockOthers(t *testing.T) {
+func TestOverloadDoesNotBlockOthers(t *testing.T) {
 	address := reserve.OnLoopback(t).String()
 	s := startServer(t, address, allowAll)
-	reader := open(t, s.socket(t))
-	must.Succeed(t, reader.SendMsg(requestOf(assignments, "", web)))
-	receiveAndAck(t, reader)
+	otherStream := open(t, s.socket(t))
+	must.Succeed(t, otherStream.SendMsg(requestOf(assignments, "", web)))
+	receiveAndAck(t, otherStream)
 
 	stop := make(chan struct{})
-	var flooding sync.WaitGroup
-	flood := func(step func(dialer net.Dialer)) {
-		flooding.Go(func() {
+	var load sync.WaitGroup
+	repeat := func(step func(dialer net.Dialer)) {
+		load.Go(func() {
 			for {
 				select {
 				case <-stop:
@@ -40,13 +40,13 @@ func TestFloodsDoNotBlockOthers(t *testing.T) {
 	}
 	var held sync.Map
 	for range 2 {
-		flood(func(dialer net.Dialer) { // connections that stay open
+		repeat(func(dialer net.Dialer) { // connections that stay open
 			if conn, err := dialer.Dial("tcp", address); err == nil {
 				held.Store(conn, true)
 				time.Sleep(time.Millisecond)
 			}
 		})
-		flood(func(dialer net.Dialer) { // data that is not HTTP
+		repeat(func(dialer net.Dialer) { // data that is not HTTP
 			if conn, err := dialer.Dial("tcp", address); err == nil {
 				noise := make([]byte, 1000)
 				_, _ = rand.Read(noise)
@@ -57,7 +57,7 @@ func TestFloodsDoNotBlockOthers(t *testing.T) {
 	}
 	conn := s.socket(t)
 	for i := range 3 {
-		flooding.Go(func() { // always new names
+		load.Go(func() { // always new names
 			stream := open(t, conn)
 			for k := 0; ; k++ {
 				select {
@@ -74,7 +74,7 @@ func TestFloodsDoNotBlockOthers(t *testing.T) {
 	for i := range 50 {
 		began := time.Now()
 		s.addService("web", "", []uint16{80}, fmt.Sprintf("%d@node-1/a", 1+i))
-		if got := receiveAndAck(t, reader); got.tiers != fmt.Sprintf("%d (a, 1)", 1+i) {
+		if got := receiveAndAck(t, otherStream); got.tiers != fmt.Sprintf("%d (a, 1)", 1+i) {
 			t.Errorf("got %+v", got)
 		}
 		if took := time.Since(began); took > 30*time.Second {
@@ -87,9 +87,9 @@ func TestFloodsDoNotBlockOthers(t *testing.T) {
 	}
 	close(stop)
 	must.Succeed(t, conn.Close())
-	flooding.Wait()
+	load.Wait()
 	held.Range(func(conn, _ any) bool { _ = conn.(net.Conn).Close(); return true })
-	wait.Equal(t, "streams and names", "1 1", s.clients)
+	wait.Equal(t, "streams and names", "1 1", s.usageText)
 }
 
 // TestConnectionsAreCounted: each counts for its address until it is closed.
@@ -97,12 +97,12 @@ func TestConnectionsAreCounted(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must.Succeed(t, err)
 	defer func() { _ = listener.Close() }()
-	server := Server{IsOfNode: allowAll, Log: slog.New(slog.DiscardHandler)}
-	counted := limitListener{Listener: listener, admit: server.admitConnection}
+	server := Server{IsLocalClient: allowAll, Log: slog.New(slog.DiscardHandler)}
+	limited := limitListener{Listener: listener, admit: server.admitConnection}
 	accepted := make(chan net.Conn, 10)
 	go func() {
 		for {
-			conn, err := counted.Accept()
+			conn, err := limited.Accept()
 			if err != nil {
 				return
 			}

@@ -41,19 +41,19 @@ func TestMemoryIsHeldUntilResponseIsWritten(t *testing.T) {
 				handler.ServeHTTP(slow, post(body))
 			}()
 			<-slow.started
-			if code := statusCodeOf(handler, body); code != http.StatusServiceUnavailable {
+			if code := postAndGetCode(handler, body); code != http.StatusServiceUnavailable {
 				t.Errorf("while the response is not read, the next request gets %d", code)
 			}
 			close(slow.proceed)
 			<-written
-			if code := statusCodeOf(handler, body); code == http.StatusServiceUnavailable {
+			if code := postAndGetCode(handler, body); code == http.StatusServiceUnavailable {
 				t.Errorf("after that, the next request gets %d", code)
 			}
 		})
 	}
 }
 
-func statusCodeOf(handler http.Handler, body []byte) int {
+func postAndGetCode(handler http.Handler, body []byte) int {
 	response := httptest.NewRecorder()
 	handler.ServeHTTP(response, post(body))
 	return response.Code

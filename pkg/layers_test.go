@@ -46,8 +46,7 @@ var rules = []importRule{
 		allowed: []string{
 			"pkg/fair", "pkg/policy", "pkg/model", "pkg/selection/...", "pkg/proxy/ruleset",
 			"pkg/proxy/analysis/explain", "pkg/proxy/source/convert",
-			"pkg/proxy/source/nodes", "pkg/proxy/source/deadline", "pkg/manifest", "pkg/sanitize", "pkg/topologyslice",
-			"pkg/servicedemand",
+			"pkg/proxy/source/nodes", "pkg/proxy/source/deadline", "pkg/manifest", "pkg/sanitize", "pkg/apis/...",
 		},
 		pure:   true,
 		reason: "a decision depends only on its input",

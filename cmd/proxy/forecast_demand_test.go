@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/vicinity-proxy/vicinity/pkg/apis/vicinity/v1alpha1"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/forecast"
-	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
 // boundedState returns a cluster with two zones of one node each, and a Service with a bound, two endpoints in zone a
@@ -77,7 +77,7 @@ func TestForecastUsesServiceDemands(t *testing.T) {
 		if now := service.Projections[0]; service.DemandSource != want || now.PlannedWith != want || math.Abs(now.Busiest.Load-busiest) > 0.01 {
 			t.Errorf("%s: demand from %q, planned with %q: %+v", name, service.DemandSource, now.PlannedWith, now)
 		}
-		if notes := strings.Join(report.Notes, "\n"); strings.Contains(notes, string(servicedemand.NoUsableDemand)) == test.isMeasured {
+		if notes := strings.Join(report.Notes, "\n"); strings.Contains(notes, string(v1alpha1.NoUsableDemand)) == test.isMeasured {
 			t.Errorf("%s: the notes are %q", name, notes)
 		}
 		if strings.Contains(report.Demand, "(shop/web), measured since 2026-11-27 08:00 UTC; for others each") != test.isMeasured {
@@ -112,14 +112,14 @@ func TestMissingMeasuredDemandIsExplained(t *testing.T) {
 		args  []string
 		want  []string
 	}{
-		"no ServiceDemand": {boundedState(""), nil, []string{string(servicedemand.NoUsableDemand), "The bound of shop/web is planned with assumed demand",
+		"no ServiceDemand": {boundedState(""), nil, []string{string(v1alpha1.NoUsableDemand), "The bound of shop/web is planned with assumed demand",
 			"kubectl get servicedemands -A",
 			"component demand", "'forecast --demand FILE' compares"}},
-		"only a ServiceDemand of another Service": {boundedState("", other), nil, []string{string(servicedemand.NoUsableDemand),
+		"only a ServiceDemand of another Service": {boundedState("", other), nil, []string{string(v1alpha1.NoUsableDemand),
 			"'forecast --demand FILE' compares"}},
 		"a ServiceDemand of zones without Nodes": {boundedState("", strings.NewReplacer("zone-a, demandPPM", "zone-x, demandPPM",
 			"zone-b, demandPPM", "zone-y, demandPPM").
-			Replace(demandOfWeb)), nil, []string{string(servicedemand.NoUsableDemand)}},
+			Replace(demandOfWeb)), nil, []string{string(v1alpha1.NoUsableDemand)}},
 		"assumed demand is requested": {boundedState("", demandOfWeb), []string{"--demand-source", "assumed"}, nil},
 	} {
 		args := []string{"forecast", "--manifests", writeState(t, test.state), "--annotate", "shop/web vicinity.dev/demand-source=measured"}

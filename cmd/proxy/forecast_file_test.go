@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/vicinity-proxy/vicinity/pkg/apis/vicinity/v1alpha1"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/forecast"
-	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
 // writeQuery writes the result of an instant query to a file. Each line has a node, or zone=NAME, a Service or "-", and
@@ -134,7 +134,7 @@ func TestViolatedBoundIsExplainedWithAFix(t *testing.T) {
 		},
 		"a bound with the setting measured": {
 			keys + `, vicinity.dev/max-load: 120%, vicinity.dev/demand-source: measured`,
-			[]string{string(servicedemand.NoUsableDemand), "more than its bound of 120% allows"}, "With its bound planned",
+			[]string{string(v1alpha1.NoUsableDemand), "more than its bound of 120% allows"}, "With its bound planned",
 		},
 	} {
 		got := proxyCommand(t, "forecast", "--manifests", threeZonesWith(t, noAnnotations, "annotations: {"+test.annotations+"}"), "--demand", file)

@@ -16,11 +16,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
+	"github.com/vicinity-proxy/vicinity/pkg/apis/vicinity/v1alpha1"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/apiserver"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
-	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/objects"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
@@ -102,7 +102,7 @@ func (p *fakePublisher) renewLease(renewed time.Time) {
 	p.t.Helper()
 	leases, ctx := api.Admin.CoordinationV1().Leases(publisherNamespace), context.WithoutCancel(p.t.Context())
 	lease := &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Name: servicedemand.LeaseName},
+		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.DemandLeaseName},
 		Spec:       coordinationv1.LeaseSpec{RenewTime: new(metav1.NewMicroTime(renewed))},
 	}
 	_, err := leases.Create(ctx, lease, metav1.CreateOptions{})
@@ -121,10 +121,10 @@ func (p *fakePublisher) deleteLease() {
 // writeDemand writes the measured demand of a Service: the given amount for zone-a, and the rest for zone-b.
 func (p *fakePublisher) writeDemand(name string, ppm uint32) {
 	p.t.Helper()
-	object := &servicedemand.ServiceDemand{
-		TypeMeta:       metav1.TypeMeta{APIVersion: servicedemand.Group.String(), Kind: servicedemand.Kind},
+	object := &v1alpha1.ServiceDemand{
+		TypeMeta:       metav1.TypeMeta{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: v1alpha1.ServiceDemandKind},
 		ObjectMeta:     metav1.ObjectMeta{Name: name, Namespace: p.namespace},
-		Zones:          []servicedemand.Zone{{Zone: "zone-a", DemandPPM: ppm}, {Zone: "zone-b", DemandPPM: 1_000_000 - min(ppm, 1_000_000)}},
+		Zones:          []v1alpha1.ZoneDemand{{Zone: "zone-a", DemandPPM: ppm}, {Zone: "zone-b", DemandPPM: 1_000_000 - min(ppm, 1_000_000)}},
 		NodesReporting: 9, NodesTotal: 10, ConnectionsPerMinute: 600, ObservedAt: metav1.NewTime(time.Now()),
 	}
 	text, err := json.Marshal(object)
@@ -170,7 +170,7 @@ func (f *follower) rejectedDemands() (lines []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for problem := range f.problems {
-		if problem.Kind == servicedemand.Kind {
+		if problem.Kind == v1alpha1.ServiceDemandKind {
 			lines = append(lines, problem.String())
 		}
 	}
@@ -310,7 +310,7 @@ func TestForbiddenDemandDoesNotBlock(t *testing.T) {
 		{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"servicecidrs"}, Verbs: list},
 	}
 	lease := rbacv1.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get"}}
-	demandObjects := rbacv1.PolicyRule{APIGroups: []string{servicedemand.Group.Group}, Resources: []string{servicedemand.Resource}, Verbs: list}
+	demandObjects := rbacv1.PolicyRule{APIGroups: []string{v1alpha1.SchemeGroupVersion.Group}, Resources: []string{v1alpha1.ServiceDemandResource}, Verbs: list}
 	for _, test := range []struct {
 		name, user string
 		granted    []rbacv1.PolicyRule

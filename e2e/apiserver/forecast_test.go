@@ -10,9 +10,9 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/vicinity-proxy/vicinity/e2e/site"
+	"github.com/vicinity-proxy/vicinity/pkg/apis/vicinity/v1alpha1"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/explain"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/forecast"
-	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
@@ -23,7 +23,7 @@ func userKubeconfig(t *testing.T, name string) (kubeconfig string) {
 		return rbacv1.PolicyRule{Verbs: []string{"list"}, APIGroups: []string{group}, Resources: resources}
 	}
 	return site.Kubeconfig(t, api.User(t, name, list("", "services", "nodes"), list("discovery.k8s.io", "endpointslices"),
-		list("networking.k8s.io", "servicecidrs"), list(servicedemand.Group.Group, servicedemand.Resource)))
+		list("networking.k8s.io", "servicecidrs"), list(v1alpha1.SchemeGroupVersion.Group, v1alpha1.ServiceDemandResource)))
 }
 
 // run runs a command with a user's kubeconfig and returns its output.
@@ -52,7 +52,7 @@ func TestCommandsPlanWithMeasuredDemandLikeProxies(t *testing.T) {
 	withoutLease, withLease := userKubeconfig(t, "stranger"), userKubeconfig(t, "reader")
 	api.Grant(t, "reader", rbacv1.PolicyRule{
 		Verbs: []string{"get"}, APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"},
-		ResourceNames: []string{servicedemand.LeaseName},
+		ResourceNames: []string{v1alpha1.DemandLeaseName},
 	})
 	for _, step := range []struct {
 		does       string
@@ -63,8 +63,8 @@ func TestCommandsPlanWithMeasuredDemandLikeProxies(t *testing.T) {
 	}{
 		{"the Lease is current", func() {}, withLease, "measured", ""},
 		{"the Lease is forbidden", func() {}, withoutLease, "measured", ""},
-		{"the Lease is expired", func() { p.renewLease(time.Now().Add(-2 * time.Hour)) }, withLease, "labels", string(servicedemand.LeaseNotRenewed)},
-		{"there is no Lease", p.deleteLease, withLease, "labels", string(servicedemand.NotPublished)},
+		{"the Lease is expired", func() { p.renewLease(time.Now().Add(-2 * time.Hour)) }, withLease, "labels", string(v1alpha1.DemandLeaseNotRenewed)},
+		{"there is no Lease", p.deleteLease, withLease, "labels", string(v1alpha1.DemandNotPublished)},
 	} {
 		step.prepare()
 		texts := map[string]string{}

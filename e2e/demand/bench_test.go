@@ -30,9 +30,9 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/vicinity-proxy/vicinity/pkg/apis/vicinity/v1alpha1"
 	"github.com/vicinity-proxy/vicinity/pkg/demandapi"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
-	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/objects"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/received"
@@ -159,7 +159,7 @@ func (c *fakeCluster) deleteAllDemand(b *testing.B) {
 	b.Helper()
 	for number := range measuredServices / 10 {
 		namespace, _ := serviceName(10 * number)
-		must.Succeed(b, c.client.DeleteAllOf(b.Context(), &servicedemand.ServiceDemand{}, client.InNamespace(namespace)))
+		must.Succeed(b, c.client.DeleteAllOf(b.Context(), &v1alpha1.ServiceDemand{}, client.InNamespace(namespace)))
 	}
 }
 
@@ -180,9 +180,9 @@ func (c *fakeCluster) publishAll(b *testing.B) {
 		if service.Annotations[policy.DemandSourceAnnotation] == "" {
 			return nil
 		}
-		const share = servicedemand.PPM / (2 + busyZoneFactor)
+		const share = v1alpha1.PPM / (2 + busyZoneFactor)
 		object := demandOf(service.Namespace, service.Name, nil)
-		object.Zones = []servicedemand.Zone{{Zone: "a", DemandPPM: share}, {Zone: "b", DemandPPM: busyZoneFactor * share}, {Zone: "c", DemandPPM: share}}
+		object.Zones = []v1alpha1.ZoneDemand{{Zone: "a", DemandPPM: share}, {Zone: "b", DemandPPM: busyZoneFactor * share}, {Zone: "c", DemandPPM: share}}
 		object.Labels = map[string]string{"app.kubernetes.io/managed-by": "vicinity-webhook"}
 		object.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: service.Name, UID: service.UID}}
 		return writer.Create(b.Context(), object)
@@ -238,11 +238,11 @@ func (c *fakeCluster) countWatch(b *testing.B, bytes *received.Bytes) (stop func
 	b.Helper()
 	watcher, err := client.NewWithWatch(bytes.Wrap(c.api.AdminConfig()), client.Options{Scheme: c.client.Scheme()})
 	must.Succeed(b, err)
-	var list servicedemand.List
+	var list v1alpha1.ServiceDemandList
 	must.Succeed(b, watcher.List(b.Context(), &list))
 	ctx, cancel := context.WithCancel(b.Context())
 	options := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: list.ResourceVersion}}
-	events, err := watcher.Watch(ctx, &servicedemand.List{}, options)
+	events, err := watcher.Watch(ctx, &v1alpha1.ServiceDemandList{}, options)
 	must.Succeed(b, err)
 	ended := make(chan struct{})
 	go func() {

@@ -19,8 +19,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/vicinity-proxy/vicinity/e2e/site"
+	"github.com/vicinity-proxy/vicinity/pkg/apis/vicinity/v1alpha1"
 	"github.com/vicinity-proxy/vicinity/pkg/demandapi"
-	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
@@ -150,7 +150,7 @@ func (c *testCluster) writtenElements(t *testing.T) map[string]float64 {
 
 // waitUntilSettled waits until the proxies have applied the published demand: neither the object nor the number of written
 // elements changes during some rounds of the leader.
-func (c *testCluster) waitUntilSettled(t *testing.T, leader *replica) (object *servicedemand.ServiceDemand, elements map[string]float64) {
+func (c *testCluster) waitUntilSettled(t *testing.T, leader *replica) (object *v1alpha1.ServiceDemand, elements map[string]float64) {
 	t.Helper()
 	wait.Until(t, "stable demand and elements", func() bool {
 		object, elements = objectOf(t, c.client, "web"), c.writtenElements(t)
@@ -218,7 +218,7 @@ func TestLoadBoundHoldsWithMeasuredDemand(t *testing.T) {
 	if got := diallers.busiest(t, 1000); got < 2 {
 		t.Errorf("with default demand, the busiest endpoint got %.2f times the mean, want at least 2", got)
 	}
-	if output := c.explain(t, 2); !strings.Contains(output, string(servicedemand.LeaseNotRenewed)) {
+	if output := c.explain(t, 2); !strings.Contains(output, string(v1alpha1.DemandLeaseNotRenewed)) {
 		t.Errorf("explain does not report the expired Lease:\n%s", output)
 	}
 }
@@ -303,7 +303,7 @@ func (c *testCluster) demandOf(t *testing.T, zone string) uint32 {
 func (c *testCluster) ageLease(t *testing.T, ago time.Duration) {
 	t.Helper()
 	leases := c.api.Admin.CoordinationV1().Leases(system)
-	lease, err := leases.Get(t.Context(), servicedemand.LeaseName, metav1.GetOptions{})
+	lease, err := leases.Get(t.Context(), v1alpha1.DemandLeaseName, metav1.GetOptions{})
 	must.Succeed(t, err)
 	lease.Spec.RenewTime = new(metav1.NewMicroTime(time.Now().Add(-ago)))
 	_, err = leases.Update(t.Context(), lease, metav1.UpdateOptions{})

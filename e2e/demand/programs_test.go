@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vicinity-proxy/vicinity/e2e/site"
-	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
+	"github.com/vicinity-proxy/vicinity/pkg/apis/vicinity/v1alpha1"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/volume"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
@@ -80,9 +80,9 @@ func TestStoppedLeaderWritesNothing(t *testing.T) {
 	must.Succeed(t, stopped.Signal(syscall.SIGCONT))
 	stopped.Log.WaitFor(t, ended)
 	leases := d.cluster.api.Admin.CoordinationV1().Leases(system)
-	lease, err := leases.Get(t.Context(), servicedemand.LeaseName, metav1.GetOptions{})
+	lease, err := leases.Get(t.Context(), v1alpha1.DemandLeaseName, metav1.GetOptions{})
 	if err == nil && *lease.Spec.HolderIdentity != "other" || err != nil && !apierrors.IsNotFound(err) {
-		t.Errorf("the former leader has written the Lease %s: %+v, %v", servicedemand.LeaseName, lease.Spec, err)
+		t.Errorf("the former leader has written the Lease %s: %+v, %v", v1alpha1.DemandLeaseName, lease.Spec, err)
 	}
 	lease, err = leases.Get(t.Context(), "vicinity-demand-publisher", metav1.GetOptions{})
 	if must.Succeed(t, err); *lease.Spec.HolderIdentity != "other" || other.Log.Has(ended) {

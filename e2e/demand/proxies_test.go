@@ -22,9 +22,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/vicinity-proxy/vicinity/e2e/site"
+	"github.com/vicinity-proxy/vicinity/pkg/apis/vicinity/v1alpha1"
 	"github.com/vicinity-proxy/vicinity/pkg/demandapi"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
-	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/logs"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/objects"
@@ -99,7 +99,7 @@ func installComponent(t testing.TB, api *site.Site) client.Client {
 		kubectl wait --for condition=Established customresourcedefinition servicedemands.vicinity.dev`)
 	must.Succeed(t, err)
 	scheme := runtime.NewScheme()
-	must.Succeed(t, servicedemand.AddToScheme(scheme))
+	must.Succeed(t, v1alpha1.AddToScheme(scheme))
 	demandClient, err := client.New(api.AdminConfig(), client.Options{Scheme: scheme})
 	must.Succeed(t, err)
 	return demandClient
@@ -229,14 +229,14 @@ func (c *fakeCluster) service(t testing.TB, namespace, name, clients string) *co
 }
 
 // object returns the ServiceDemand of a Service in shop; nil if there is none.
-func (c *fakeCluster) object(t testing.TB, name string) *servicedemand.ServiceDemand {
+func (c *fakeCluster) object(t testing.TB, name string) *v1alpha1.ServiceDemand {
 	t.Helper()
 	return objectOf(t, c.client, name)
 }
 
-func objectOf(t testing.TB, from client.Reader, name string) *servicedemand.ServiceDemand {
+func objectOf(t testing.TB, from client.Reader, name string) *v1alpha1.ServiceDemand {
 	t.Helper()
-	var object servicedemand.ServiceDemand
+	var object v1alpha1.ServiceDemand
 	err := from.Get(t.Context(), types.NamespacedName{Namespace: "shop", Name: name}, &object)
 	if client.IgnoreNotFound(err) != nil {
 		t.Fatal(err)
@@ -248,9 +248,9 @@ func objectOf(t testing.TB, from client.Reader, name string) *servicedemand.Serv
 }
 
 // waitFor waits until isRight accepts the ServiceDemand of shop/web, and returns it.
-func (c *fakeCluster) waitFor(t testing.TB, isRight func(*servicedemand.ServiceDemand) bool) *servicedemand.ServiceDemand {
+func (c *fakeCluster) waitFor(t testing.TB, isRight func(*v1alpha1.ServiceDemand) bool) *v1alpha1.ServiceDemand {
 	t.Helper()
-	var object *servicedemand.ServiceDemand
+	var object *v1alpha1.ServiceDemand
 	wait.Until(t, "the ServiceDemand shop/web", func() bool {
 		object = c.object(t, "web")
 		return object != nil && isRight(object)
@@ -259,7 +259,7 @@ func (c *fakeCluster) waitFor(t testing.TB, isRight func(*servicedemand.ServiceD
 }
 
 // zoneDemand returns the demand of a zone.
-func zoneDemand(object *servicedemand.ServiceDemand, zone string) uint32 {
+func zoneDemand(object *v1alpha1.ServiceDemand, zone string) uint32 {
 	for _, z := range object.Zones {
 		if z.Zone == zone {
 			return z.DemandPPM

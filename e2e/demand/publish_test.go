@@ -15,9 +15,9 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/vicinity-proxy/vicinity/pkg/apis/vicinity/v1alpha1"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
-	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/objects"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
@@ -44,13 +44,13 @@ func TestDemandIsPublishedOnRequest(t *testing.T) {
 	}
 	one := c.start(t, "one")
 
-	first := c.waitFor(t, func(d *servicedemand.ServiceDemand) bool {
+	first := c.waitFor(t, func(d *v1alpha1.ServiceDemand) bool {
 		return zoneDemand(d, "a") > 600_000 && d.NodesReporting == 8
 	})
 	if owner := first.OwnerReferences; len(owner) != 1 || owner[0].UID != web.UID || owner[0].Controller != nil {
 		t.Errorf("owner references %+v, want Service web", owner)
 	}
-	if len(first.Zones) != 3 || zoneDemand(first, "a")+zoneDemand(first, "b")+zoneDemand(first, "") != servicedemand.PPM ||
+	if len(first.Zones) != 3 || zoneDemand(first, "a")+zoneDemand(first, "b")+zoneDemand(first, "") != v1alpha1.PPM ||
 		first.Zones[0].Zone != "" {
 		t.Errorf("zones: %+v", first.Zones)
 	}
@@ -60,7 +60,7 @@ func TestDemandIsPublishedOnRequest(t *testing.T) {
 		t.Errorf("kubectl get prints %q", row)
 	}
 	holder := func() string {
-		lease, err := c.api.Admin.CoordinationV1().Leases(system).Get(t.Context(), servicedemand.LeaseName, metav1.GetOptions{})
+		lease, err := c.api.Admin.CoordinationV1().Leases(system).Get(t.Context(), v1alpha1.DemandLeaseName, metav1.GetOptions{})
 		if err != nil || lease.Spec.RenewTime == nil {
 			return fmt.Sprint(err)
 		}
@@ -79,7 +79,7 @@ func TestDemandIsPublishedOnRequest(t *testing.T) {
 	}
 
 	c.setDemand("shop/web", 10, 10, 10, 900, 900, 900, 10, 10)
-	c.waitFor(t, func(d *servicedemand.ServiceDemand) bool { return zoneDemand(d, "b") > 900_000 })
+	c.waitFor(t, func(d *v1alpha1.ServiceDemand) bool { return zoneDemand(d, "b") > 900_000 })
 	for _, name := range []string{"assumed", "named"} {
 		if object := c.object(t, name); object != nil {
 			t.Errorf("demand of %s is published: %+v", name, object)
@@ -92,7 +92,7 @@ func TestDemandIsPublishedOnRequest(t *testing.T) {
 	c.api.Kubectl(t, "annotate", "service", "--namespace", "shop", "web", policy.DemandSourceAnnotation+"-")
 	wait.Until(t, "the deletion of unrequested demand", func() bool { return c.object(t, "web") == nil })
 	c.api.Kubectl(t, "annotate", "service", "--namespace", "shop", "web", policy.DemandSourceAnnotation+"=measured")
-	c.waitFor(t, func(d *servicedemand.ServiceDemand) bool { return zoneDemand(d, "b") > 900_000 })
+	c.waitFor(t, func(d *v1alpha1.ServiceDemand) bool { return zoneDemand(d, "b") > 900_000 })
 	// This API server has no garbage collector for objects without an owner.
 	c.api.Kubectl(t, "delete", "service", "--namespace", "shop", "web")
 	wait.Until(t, "the deletion of demand without a Service", func() bool { return c.object(t, "web") == nil })
@@ -121,7 +121,7 @@ func TestRejectionDoesNotStopOtherWrites(t *testing.T) {
 		c.setDemand(name, 100, 100, 100, 900, 900, 900, 100, 100)
 	}
 	r := c.start(t, "one")
-	c.waitFor(t, func(d *servicedemand.ServiceDemand) bool { return zoneDemand(d, "b") > 700_000 })
+	c.waitFor(t, func(d *v1alpha1.ServiceDemand) bool { return zoneDemand(d, "b") > 700_000 })
 	r.log.WaitFor(t, "object=ending/web")
 	r.log.WaitFor(t, "object=shop/foreign")
 	_, began := r.lastRound()
@@ -140,26 +140,26 @@ func TestLeaseIsRenewedWhile90PercentReport(t *testing.T) {
 	c.service(t, "shop", "web", "")
 	c.setDemand("shop/web", 100, 100, 100, 900, 900, 900, 100) // the last node does not respond
 	r := c.start(t, "one", func(o *demand.Options) { o.MeasuredByDefault = true })
-	c.waitFor(t, func(d *servicedemand.ServiceDemand) bool {
+	c.waitFor(t, func(d *v1alpha1.ServiceDemand) bool {
 		return zoneDemand(d, "b") > 700_000 && d.NodesReporting == 7 && d.NodesTotal == 8
 	})
 	wait.Until(t, "ten rounds", func() bool { _, rounds := r.lastRound(); return rounds >= 10 })
-	lease, err := c.api.Admin.CoordinationV1().Leases(system).Get(t.Context(), servicedemand.LeaseName, metav1.GetOptions{})
+	lease, err := c.api.Admin.CoordinationV1().Leases(system).Get(t.Context(), v1alpha1.DemandLeaseName, metav1.GetOptions{})
 	if !apierrors.IsNotFound(err) {
 		t.Errorf("read the Lease while only 7 of 8 nodes report: got %+v, error %v, want NotFound", lease, err)
 	}
 	c.setDemand("shop/web", 100, 100, 100, 900, 900, 900, 100, 100)
 	wait.Success(t, "the Lease", func() error {
-		_, err := c.api.Admin.CoordinationV1().Leases(system).Get(t.Context(), servicedemand.LeaseName, metav1.GetOptions{})
+		_, err := c.api.Admin.CoordinationV1().Leases(system).Get(t.Context(), v1alpha1.DemandLeaseName, metav1.GetOptions{})
 		return err
 	})
 }
 
 // demandOf returns a ServiceDemand with the given zones.
-func demandOf(namespace, name string, zones map[string]uint32) *servicedemand.ServiceDemand {
-	d := &servicedemand.ServiceDemand{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, ObservedAt: metav1.Now()}
+func demandOf(namespace, name string, zones map[string]uint32) *v1alpha1.ServiceDemand {
+	d := &v1alpha1.ServiceDemand{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, ObservedAt: metav1.Now()}
 	for zone, ppm := range zones {
-		d.Zones = append(d.Zones, servicedemand.Zone{Zone: zone, DemandPPM: ppm})
+		d.Zones = append(d.Zones, v1alpha1.ZoneDemand{Zone: zone, DemandPPM: ppm})
 	}
 	return d
 }
@@ -170,7 +170,7 @@ func TestSchemaRejectsInvalidObjects(t *testing.T) {
 	zones := func(count int) map[string]uint32 {
 		zones := map[string]uint32{}
 		for number := range count {
-			zones[fmt.Sprintf("%s-%03d", strings.Repeat("z", 59), number)] = uint32(servicedemand.PPM / count)
+			zones[fmt.Sprintf("%s-%03d", strings.Repeat("z", 59), number)] = uint32(v1alpha1.PPM / count)
 		}
 		return zones
 	}
@@ -204,7 +204,7 @@ func TestSchemaKeepsFieldsOfAnotherVersion(t *testing.T) {
 		"metadata": map[string]any{"namespace": "shop", "name": "web"}, "nodesHeard": int64(7), "since": "2026-11-27T08:00:00Z",
 		"zones": []any{map[string]any{"zone": "a", "asks": int64(1_000_000)}},
 	}}
-	other.SetGroupVersionKind(servicedemand.Group.WithKind(servicedemand.Kind))
+	other.SetGroupVersionKind(v1alpha1.SchemeGroupVersion.WithKind(v1alpha1.ServiceDemandKind))
 	want := other.DeepCopy().Object
 	must.Succeed(t, c.client.Create(t.Context(), other))
 	delete(want, "metadata")
@@ -212,12 +212,12 @@ func TestSchemaKeepsFieldsOfAnotherVersion(t *testing.T) {
 	if diff := cmp.Diff(want, other.Object); diff != "" {
 		t.Errorf("the stored object (-written +got):\n%s", diff)
 	}
-	read := &servicedemand.ServiceDemand{}
+	read := &v1alpha1.ServiceDemand{}
 	must.Succeed(t, c.client.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "web"}, read))
 	if demand, errs := convert.ServiceDemand(read); demand != nil || len(errs) == 0 {
 		t.Errorf("a proxy reads the object of another version as %+v with errors %v, want only errors", demand, errs)
 	}
-	read.Zones, read.ObservedAt = []servicedemand.Zone{{Zone: "b", DemandPPM: 1_000_000}}, metav1.Now()
+	read.Zones, read.ObservedAt = []v1alpha1.ZoneDemand{{Zone: "b", DemandPPM: 1_000_000}}, metav1.Now()
 	must.Succeed(t, c.client.Update(t.Context(), read))
 	if demand, errs := convert.ServiceDemand(read); demand == nil || len(errs) > 0 {
 		t.Errorf("after an update a proxy reads the object as %+v with errors %v, want no errors", demand, errs)
@@ -228,7 +228,7 @@ func TestSchemaKeepsFieldsOfAnotherVersion(t *testing.T) {
 func TestOnlyWebhookMayWriteDemand(t *testing.T) {
 	c := newFakeClusterOfEight(t)
 	scheme := runtime.NewScheme()
-	must.Succeed(t, servicedemand.AddToScheme(scheme))
+	must.Succeed(t, v1alpha1.AddToScheme(scheme))
 	tenant := c.api.User(t, "tenant", rbacv1.PolicyRule{
 		APIGroups: []string{""}, Resources: []string{"services"}, Verbs: []string{rbacv1.VerbAll},
 	})

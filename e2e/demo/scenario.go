@@ -13,7 +13,7 @@ import (
 	"text/template"
 	"time"
 
-	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
+	"github.com/vicinity-proxy/vicinity/pkg/apis/vicinity/v1alpha1"
 )
 
 // These are the Service of the demo and its settings.
@@ -85,10 +85,10 @@ func (s *setup) writeEndpoints(webs []location) (time.Time, error) {
 
 // writeDemand writes the measured demand of the Service: the share of each zone's clients in all connections.
 func (s *setup) writeDemand(topology loadTopology) error {
-	var zones []servicedemand.Zone
+	var zones []v1alpha1.ZoneDemand
 	for _, letter := range zoneLetters {
 		name := "zone-" + letter
-		zones = append(zones, servicedemand.Zone{Zone: name, DemandPPM: uint32(topology.demandIn(name) * servicedemand.PPM / float64(topology.total()))})
+		zones = append(zones, v1alpha1.ZoneDemand{Zone: name, DemandPPM: uint32(topology.demandIn(name) * v1alpha1.PPM / float64(topology.total()))})
 	}
 	return s.write("demand", map[string]any{
 		"Zones": zones, "Nodes": len(topology.clients), "PerMinute": topology.total(), "Since": time.Now().UTC().Format(time.RFC3339),

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/vicinity-proxy/vicinity/e2e/site"
-	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
+	"github.com/vicinity-proxy/vicinity/pkg/apis/vicinity/v1alpha1"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
@@ -148,11 +148,11 @@ func TestTheDemandComponentLetsProxiesReadServiceDemands(t *testing.T) {
 		parseOnly(t, string(text), kind, into)
 	}
 	list := rbacv1.PolicyRule{
-		Verbs: []string{"list", "watch"}, APIGroups: []string{servicedemand.Group.Group}, Resources: []string{servicedemand.Resource},
+		Verbs: []string{"list", "watch"}, APIGroups: []string{v1alpha1.SchemeGroupVersion.Group}, Resources: []string{v1alpha1.ServiceDemandResource},
 	}
 	get := rbacv1.PolicyRule{
 		Verbs: []string{"get"}, APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"},
-		ResourceNames: []string{servicedemand.LeaseName},
+		ResourceNames: []string{v1alpha1.DemandLeaseName},
 	}
 	if diff := cmp.Diff([][]rbacv1.PolicyRule{{list}, {get}}, [][]rbacv1.PolicyRule{clusterRole.Rules, role.Rules}); diff != "" {
 		t.Errorf("rules of the ClusterRole and the Role (-want +got):\n%s", diff)

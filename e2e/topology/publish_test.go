@@ -10,10 +10,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/vicinity-proxy/vicinity/pkg/apis/vicinity/v1alpha1"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
-	"github.com/vicinity-proxy/vicinity/pkg/topologyslice"
 )
 
 // TestAllNodesArePublishedAndWhatChangesIsWrittenOnce also checks that nothing else is written.
@@ -27,7 +27,7 @@ func TestAllNodesArePublishedAndWhatChangesIsWrittenOnce(t *testing.T) {
 		t.Errorf("writes for 250 nodes: %s, want map[create:3]", got)
 	}
 	wait.Success(t, "the Lease", func() error {
-		lease, err := api.Admin.CoordinationV1().Leases(namespace).Get(t.Context(), topologyslice.LeaseName, metav1.GetOptions{})
+		lease, err := api.Admin.CoordinationV1().Leases(namespace).Get(t.Context(), v1alpha1.TopologyLeaseName, metav1.GetOptions{})
 		if err == nil && (lease.Spec.RenewTime == nil || *lease.Spec.HolderIdentity != "one") {
 			err = fmt.Errorf("Lease has %+v", lease.Spec)
 		}
@@ -76,7 +76,7 @@ func TestAllNodesArePublishedAndWhatChangesIsWrittenOnce(t *testing.T) {
 	_, before := published(t)
 	first.end()
 	wait.Equal(t, "holder of the Lease", "two", func() string {
-		lease, err := api.Admin.CoordinationV1().Leases(namespace).Get(t.Context(), topologyslice.LeaseName, metav1.GetOptions{})
+		lease, err := api.Admin.CoordinationV1().Leases(namespace).Get(t.Context(), v1alpha1.TopologyLeaseName, metav1.GetOptions{})
 		must.Succeed(t, err)
 		return *lease.Spec.HolderIdentity
 	})
@@ -98,7 +98,7 @@ func TestAllNodesArePublishedAndWhatChangesIsWrittenOnce(t *testing.T) {
 // waits, unless the webhook's own Namespace lists it.
 func TestTheAdministratorsKeysAreAlwaysPublished(t *testing.T) {
 	config := install(t)
-	const tenants = topologyslice.MaxKeys // some slots are always taken
+	const tenants = v1alpha1.MaxKeys // some slots are always taken
 	labels := map[string]string{rack: "rack-1"}
 	name := func(tenant int) string { return fmt.Sprintf("tenant-%02d", tenant) }
 	for i := range tenants {

@@ -21,11 +21,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/vicinity-proxy/vicinity/e2e/site"
+	"github.com/vicinity-proxy/vicinity/pkg/apis/vicinity/v1alpha1"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/logs"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/sent"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
-	"github.com/vicinity-proxy/vicinity/pkg/topologyslice"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/topologypublisher"
 )
 
@@ -171,10 +171,10 @@ func createNodes(t testing.TB, from, to int) map[string]string {
 func published(t testing.TB) (nodes, versions map[string]string) {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	must.Succeed(t, topologyslice.AddToScheme(scheme))
+	must.Succeed(t, v1alpha1.AddToScheme(scheme))
 	reader, err := client.New(api.AdminConfig(), client.Options{Scheme: scheme})
 	must.Succeed(t, err)
-	var all topologyslice.List
+	var all v1alpha1.TopologySliceList
 	must.Succeed(t, reader.List(t.Context(), &all))
 	nodes, versions = map[string]string{}, map[string]string{}
 	for _, slice := range all.Items {

@@ -3,7 +3,7 @@ package model
 import (
 	"time"
 
-	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
+	"github.com/vicinity-proxy/vicinity/pkg/apis/vicinity/v1alpha1"
 )
 
 // Demand is the measured demand of a Service, from its ServiceDemand.
@@ -30,17 +30,17 @@ const (
 )
 
 // AssumedReason returns why the demand of a Service without measured demand is assumed.
-func (s DemandState) AssumedReason() servicedemand.AssumedReason {
+func (s DemandState) AssumedReason() v1alpha1.DemandAssumedReason {
 	switch s {
 	case DemandUnavailable:
-		return servicedemand.NotPublished
+		return v1alpha1.DemandNotPublished
 	case DemandStale:
-		return servicedemand.LeaseNotRenewed
+		return v1alpha1.DemandLeaseNotRenewed
 	case DemandActive:
-		return servicedemand.NoUsableDemand
+		return v1alpha1.NoUsableDemand
 	case DemandUnknown:
 	}
-	return servicedemand.DemandUnknown
+	return v1alpha1.DemandUnknown
 }
 
 // MeasuredDemand returns the measured demand of a Service. It returns nil if there is none, if measured demand is not

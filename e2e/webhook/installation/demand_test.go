@@ -9,8 +9,8 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/vicinity-proxy/vicinity/pkg/apis/vicinity/v1alpha1"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
-	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/rulecases"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
@@ -51,7 +51,7 @@ func (in *installation) publishDemand() {
 	in.t.Helper()
 	leases := in.Admin.CoordinationV1().Leases(installedNamespace)
 	lease := &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Namespace: installedNamespace, Name: servicedemand.LeaseName},
+		ObjectMeta: metav1.ObjectMeta{Namespace: installedNamespace, Name: v1alpha1.DemandLeaseName},
 		Spec:       coordinationv1.LeaseSpec{RenewTime: new(metav1.NowMicro())},
 	}
 	in.Create(in.t, lease)

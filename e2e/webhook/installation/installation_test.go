@@ -20,7 +20,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/e2e/site"
 	"github.com/vicinity-proxy/vicinity/e2e/webhook/release"
-	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
+	"github.com/vicinity-proxy/vicinity/pkg/apis/vicinity/v1alpha1"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/objects"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/volume"
@@ -125,7 +125,7 @@ func (in *installation) waitForPermission() {
 	awaited := []authorizationv1.ResourceAttributes{
 		{Verb: "list", Resource: "nodes"},
 		{
-			Verb: "get", Group: "coordination.k8s.io", Resource: "leases", Name: servicedemand.LeaseName, Namespace: installedNamespace,
+			Verb: "get", Group: "coordination.k8s.io", Resource: "leases", Name: v1alpha1.DemandLeaseName, Namespace: installedNamespace,
 		},
 	}
 	if !in.servesFiles() {

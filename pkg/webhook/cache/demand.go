@@ -9,8 +9,8 @@ import (
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/vicinity-proxy/vicinity/pkg/apis/vicinity/v1alpha1"
 	"github.com/vicinity-proxy/vicinity/pkg/lease"
-	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
 // demandInterval is how often the Lease is read. Publishers of demand rarely start or stop, and the only effect on a
@@ -18,7 +18,7 @@ import (
 const demandInterval = time.Minute
 
 // FollowDemand checks periodically, until ctx ends, whether demand is published: whether the Lease in the publisher's
-// namespace was renewed within servicedemand.FreshFor. Proxies use the same criterion. The last result is kept while
+// namespace was renewed within v1alpha1.DemandFreshFor. Proxies use the same criterion. The last result is kept while
 // the API server is down or denies reading the Lease.
 func (c *Cache) FollowDemand(ctx context.Context, config *rest.Config, namespace string, log *slog.Logger) error {
 	client, err := coordinationclient.NewForConfig(config)
@@ -28,12 +28,12 @@ func (c *Cache) FollowDemand(ctx context.Context, config *rest.Config, namespace
 	var observed lease.Observed
 	logged := ""
 	for {
-		renewal, err := lease.Get(ctx, client.RESTClient(), namespace, servicedemand.LeaseName)
+		renewal, err := lease.Get(ctx, client.RESTClient(), namespace, v1alpha1.DemandLeaseName)
 		switch {
 		case err == nil:
 			logged = ""
 			observed.Observe(time.Now(), renewal)
-			c.noDemand.Store(!observed.IsFresh(servicedemand.FreshFor))
+			c.noDemand.Store(!observed.IsFresh(v1alpha1.DemandFreshFor))
 		case err.Error() != logged && ctx.Err() == nil: // once, not with every request
 			logged = err.Error()
 			log.Warn("failed to read the demand Lease; keeping the last known state", "error", err)

@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
+	"github.com/vicinity-proxy/vicinity/pkg/apis/vicinity/v1alpha1"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/logs"
 )
 
@@ -67,9 +67,9 @@ func TestFollowDemandReadsTheLease(t *testing.T) {
 			{"the API server is down again", http.StatusBadGateway, false, 5 * time.Minute, true},
 			{"a Lease that was never renewed", http.StatusOK, false, 2 * time.Minute, true},
 			{"a renewed Lease", http.StatusOK, true, 2 * time.Minute, false},
-			{"the API server is down after that", http.StatusBadGateway, true, 2 * servicedemand.FreshFor, false},
+			{"the API server is down after that", http.StatusBadGateway, true, 2 * v1alpha1.DemandFreshFor, false},
 			{"the Lease was not renewed", http.StatusOK, false, 2 * time.Minute, true},
-			{"the Lease is renewed", http.StatusOK, true, servicedemand.FreshFor - 2*time.Minute, false},
+			{"the Lease is renewed", http.StatusOK, true, v1alpha1.DemandFreshFor - 2*time.Minute, false},
 			{"the renewal expired", http.StatusOK, false, 4 * time.Minute, true},
 			{"reading is forbidden", http.StatusForbidden, false, 5 * time.Minute, true},
 		} {

@@ -11,7 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
+	"github.com/vicinity-proxy/vicinity/pkg/apis/vicinity/v1alpha1"
 )
 
 // serverOverhead is how many bytes the API server adds to a new object, such as managedFields.
@@ -19,12 +19,12 @@ const serverOverhead = 700
 
 // objectChange is a write of one object. before is nil if it is created, after is nil if it is deleted.
 type objectChange struct {
-	before, after *servicedemand.ServiceDemand
+	before, after *v1alpha1.ServiceDemand
 	skew          float64
 }
 
 // object returns the object after the write, or the deleted object.
-func (c objectChange) object() *servicedemand.ServiceDemand {
+func (c objectChange) object() *v1alpha1.ServiceDemand {
 	if c.after != nil {
 		return c.after
 	}
@@ -46,13 +46,13 @@ func (c objectChange) change() change {
 type state struct {
 	services      map[string]*corev1.Service
 	shouldPublish func(*corev1.Service) bool // reports whether its demand should be published
-	objects       map[string]*servicedemand.ServiceDemand
+	objects       map[string]*v1alpha1.ServiceDemand
 }
 
 // managed returns the object that the webhook wrote for this Service, and not for an earlier one of the same name; nil
 // if there is none. An object without an observation time comes from another version of the webhook, whose fields have
 // other names.
-func (s *state) managed(name string) *servicedemand.ServiceDemand {
+func (s *state) managed(name string) *v1alpha1.ServiceDemand {
 	object, service := s.objects[name], s.services[name]
 	if object == nil || service == nil || !isManaged(object) || !belongsTo(object, service) || object.ObservedAt.IsZero() {
 		return nil

@@ -3,8 +3,8 @@ package demand
 import (
 	"fmt"
 
+	"github.com/vicinity-proxy/vicinity/pkg/apis/vicinity/v1alpha1"
 	"github.com/vicinity-proxy/vicinity/pkg/sanitize"
-	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
 // coverage describes whether enough nodes report, or an operator must act.
@@ -19,7 +19,7 @@ const (
 )
 
 // expiryHint describes the consequence.
-const expiryHint = "; unless more report, published demand expires in " + servicedemand.FreshForText
+const expiryHint = "; unless more report, published demand expires in " + v1alpha1.DemandFreshForText
 
 // coverageOf returns the coverage of a round.
 func coverageOf(round Round, errs PullErrors) coverage {

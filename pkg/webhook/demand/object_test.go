@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/vicinity-proxy/vicinity/pkg/apis/vicinity/v1alpha1"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
-	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
 func TestZoneSharesSumToAMillion(t *testing.T) {
@@ -32,12 +32,12 @@ func TestZoneSharesSumToAMillion(t *testing.T) {
 		zones, ppmSum := zoneShares(shares), uint32(0)
 		for _, zone := range zones {
 			ppmSum += zone.DemandPPM
-			if exact := shares[zone.Zone] * servicedemand.PPM; math.Abs(float64(zone.DemandPPM)-exact) >= 1 {
+			if exact := shares[zone.Zone] * v1alpha1.PPM; math.Abs(float64(zone.DemandPPM)-exact) >= 1 {
 				t.Fatalf("zone %s: %d ppm, exactly %.3f", zone.Zone, zone.DemandPPM, exact)
 			}
 		}
-		isSorted := slices.IsSortedFunc(zones, func(a, b servicedemand.Zone) int { return strings.Compare(a.Zone, b.Zone) })
-		if ppmSum != servicedemand.PPM || !isSorted {
+		isSorted := slices.IsSortedFunc(zones, func(a, b v1alpha1.ZoneDemand) int { return strings.Compare(a.Zone, b.Zone) })
+		if ppmSum != v1alpha1.PPM || !isSorted {
 			t.Fatalf("the sum is %d, or zones are not sorted: %v", ppmSum, zones)
 		}
 	}
@@ -46,7 +46,7 @@ func TestZoneSharesSumToAMillion(t *testing.T) {
 func TestZoneSharesDistributeTheRemainder(t *testing.T) {
 	third := 1. / 3
 	got := zoneShares(map[string]float64{"a": third, "b": third, "": third, "none": 0, "nearly none": 1e-9})
-	want := []servicedemand.Zone{{Zone: "", DemandPPM: 333334}, {Zone: "a", DemandPPM: 333333}, {Zone: "b", DemandPPM: 333333}}
+	want := []v1alpha1.ZoneDemand{{Zone: "", DemandPPM: 333334}, {Zone: "a", DemandPPM: 333333}, {Zone: "b", DemandPPM: 333333}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("zones (-want +got):\n%s", diff)
 	}
@@ -64,8 +64,8 @@ func service(name, uid string, annotations ...string) *corev1.Service {
 }
 
 // newState returns a state with Services with measured demand, by name and UID.
-func newState(uids map[string]string, objects ...*servicedemand.ServiceDemand) *state {
-	s := &state{services: map[string]*corev1.Service{}, objects: map[string]*servicedemand.ServiceDemand{}}
+func newState(uids map[string]string, objects ...*v1alpha1.ServiceDemand) *state {
+	s := &state{services: map[string]*corev1.Service{}, objects: map[string]*v1alpha1.ServiceDemand{}}
 	s.shouldPublish = (&Options{}).settings().publishesDemand
 	for name, uid := range uids {
 		s.services["shop/"+name] = service(name, uid, policy.DemandSourceAnnotation, "measured")
@@ -84,7 +84,7 @@ func newReport(reason Reason, skew float64) Report {
 }
 
 // storedObject returns the object of shop/web, as it would be stored.
-func storedObject(t *testing.T, uid string) *servicedemand.ServiceDemand {
+func storedObject(t *testing.T, uid string) *v1alpha1.ServiceDemand {
 	t.Helper()
 	object, err := newObject(service("web", uid), nil, newReport(First, 2).Decision, Round{Reporting: 9, Nodes: 10}, midnight)
 	if err != nil {
@@ -94,12 +94,12 @@ func storedObject(t *testing.T, uid string) *servicedemand.ServiceDemand {
 }
 
 func TestNewObject(t *testing.T) {
-	want := &servicedemand.ServiceDemand{
+	want := &v1alpha1.ServiceDemand{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "shop", Name: "web", Labels: map[string]string{"app.kubernetes.io/managed-by": "vicinity-webhook"},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: "web", UID: "1", BlockOwnerDeletion: new(false)}},
 		},
-		Zones:          []servicedemand.Zone{{Zone: "", DemandPPM: 750_000}, {Zone: "a", DemandPPM: 250_000}},
+		Zones:          []v1alpha1.ZoneDemand{{Zone: "", DemandPPM: 750_000}, {Zone: "a", DemandPPM: 250_000}},
 		NodesReporting: 9, NodesTotal: 10, ConnectionsPerMinute: 600,
 		ObservedAt: metav1.NewTime(midnight),
 	}
@@ -121,15 +121,15 @@ func TestChanges(t *testing.T) {
 	unrequested.services["shop/web"] = service("web", "1", policy.ClientsAnnotation, "shop/front")
 	tooManyZones := newReport(First, 2)
 	tooManyZones.Shares = map[string]float64{}
-	for zone := range servicedemand.MaxZones + 1 {
-		tooManyZones.Shares[fmt.Sprint(zone)] = 1. / (servicedemand.MaxZones + 1)
+	for zone := range v1alpha1.MaxZones + 1 {
+		tooManyZones.Shares[fmt.Sprint(zone)] = 1. / (v1alpha1.MaxZones + 1)
 	}
 	asChanged := func(report Report) Report {
 		report.Reason, report.Skew = Changed, 4
 		return report
 	}
 	otherVersion := storedObject(t, "1")
-	otherVersion.ObservedAt, otherVersion.Zones = metav1.Time{}, []servicedemand.Zone{{Zone: "a"}}
+	otherVersion.ObservedAt, otherVersion.Zones = metav1.Time{}, []v1alpha1.ZoneDemand{{Zone: "a"}}
 	for _, c := range []struct {
 		name string
 		seen *state
@@ -175,7 +175,7 @@ func TestChangeEstimatesBytes(t *testing.T) {
 	small := objectChange{after: storedObject(t, "83e8bd0e-6a9d-4a3f-a7d1-2d2b9a1d3c11")}
 	large := storedObject(t, "83e8bd0e-6a9d-4a3f-a7d1-2d2b9a1d3c11")
 	for number := range 128 {
-		large.Zones = append(large.Zones, servicedemand.Zone{Zone: fmt.Sprintf("ip-10-0-%03d-17.example.internal", number), DemandPPM: 7000})
+		large.Zones = append(large.Zones, v1alpha1.ZoneDemand{Zone: fmt.Sprintf("ip-10-0-%03d-17.example.internal", number), DemandPPM: 7000})
 	}
 	if got := small.change().bytes; got < 850 || got > 1400 {
 		t.Errorf("a small object has %d bytes, want 850 to 1400", got)

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
+	"github.com/vicinity-proxy/vicinity/pkg/apis/vicinity/v1alpha1"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/election"
 )
 
@@ -40,11 +40,11 @@ type reconciler struct {
 // newReconciler returns a reconciler whose cache is not started yet.
 func newReconciler(config *rest.Config, options Options, leases coordinationclient.LeasesGetter) (*reconciler, error) {
 	scheme := runtime.NewScheme()
-	if err := servicedemand.AddToScheme(scheme); err != nil {
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		return nil, fmt.Errorf("add ServiceDemands to scheme: %w", err)
 	}
 	mapper := meta.NewDefaultRESTMapper(nil) // the default mapper queries the API server, which may be down
-	mapper.Add(servicedemand.Group.WithKind(servicedemand.Kind), meta.RESTScopeNamespace)
+	mapper.Add(v1alpha1.SchemeGroupVersion.WithKind(v1alpha1.ServiceDemandKind), meta.RESTScopeNamespace)
 	jsonConfig := rest.CopyConfig(config) // custom resources do not support protobuf
 	jsonConfig.ContentType = runtime.ContentTypeJSON
 	// The budget is in plan.go.
@@ -68,14 +68,14 @@ var errNotListed = errors.New("cache not synced")
 
 // read returns the existing objects by namespace/name, after all writes of the last round. It returns false until they
 // are listed.
-func (r *reconciler) read(ctx context.Context) (map[string]*servicedemand.ServiceDemand, bool) {
+func (r *reconciler) read(ctx context.Context) (map[string]*v1alpha1.ServiceDemand, bool) {
 	r.writing.Wait()
 	all, err := r.list(ctx)
 	if err != nil && ctx.Err() == nil && !r.loggedUnreadable {
 		r.log.Warn("publishing demand: cannot list ServiceDemands yet; apply the component demand if it is missing", "error", err)
 	}
 	r.loggedUnreadable = err != nil
-	objects := make(map[string]*servicedemand.ServiceDemand, len(all))
+	objects := make(map[string]*v1alpha1.ServiceDemand, len(all))
 	for i := range all {
 		objects[all[i].Namespace+"/"+all[i].Name] = &all[i]
 	}
@@ -83,15 +83,15 @@ func (r *reconciler) read(ctx context.Context) (map[string]*servicedemand.Servic
 }
 
 // list returns the objects in the cache, and starts their informer. It does not wait for the API server.
-func (r *reconciler) list(ctx context.Context) ([]servicedemand.ServiceDemand, error) {
-	informer, err := r.objects.GetInformer(ctx, &servicedemand.ServiceDemand{}, cache.BlockUntilSynced(false))
+func (r *reconciler) list(ctx context.Context) ([]v1alpha1.ServiceDemand, error) {
+	informer, err := r.objects.GetInformer(ctx, &v1alpha1.ServiceDemand{}, cache.BlockUntilSynced(false))
 	if err != nil {
 		return nil, err
 	}
 	if !informer.HasSynced() {
 		return nil, errNotListed
 	}
-	var all servicedemand.List
+	var all v1alpha1.ServiceDemandList
 	err = r.objects.List(ctx, &all, client.UnsafeDisableDeepCopy)
 	return all.Items, err
 }
@@ -128,7 +128,7 @@ func (r *reconciler) publish(ctx context.Context, now time.Time, interval time.D
 		}
 	})
 	if hasMinCoverage(round) {
-		err = errors.Join(err, election.Heartbeat(ctx, r.leases, servicedemand.LeaseName, r.identity, servicedemand.FreshFor))
+		err = errors.Join(err, election.Heartbeat(ctx, r.leases, v1alpha1.DemandLeaseName, r.identity, v1alpha1.DemandFreshFor))
 	}
 	return err
 }

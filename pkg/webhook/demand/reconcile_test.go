@@ -17,8 +17,8 @@ import (
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/vicinity-proxy/vicinity/pkg/apis/vicinity/v1alpha1"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
-	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/logs"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
@@ -145,8 +145,8 @@ func TestTooManyZonesStillRenewsLease(t *testing.T) {
 		writer: &fakeWriter{}, observer: &recordingObserver{}, log: logs.New(t, "the publisher").Logger(), logged: map[string]string{}, leases: lease,
 	}
 	tooManyZones := newReport(First, 2)
-	for zone := range servicedemand.MaxZones + 1 {
-		tooManyZones.Shares[fmt.Sprint(zone)] = 1. / (servicedemand.MaxZones + 1)
+	for zone := range v1alpha1.MaxZones + 1 {
+		tooManyZones.Shares[fmt.Sprint(zone)] = 1. / (v1alpha1.MaxZones + 1)
 	}
 	s, round := newState(map[string]string{"web": "1"}), Round{Reporting: 9, Nodes: 10, Decided: map[string]Report{"shop/web": tooManyZones}}
 	err := r.publish(t.Context(), time.Now(), time.Minute, 10, s, round)

@@ -6,8 +6,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/vicinity-proxy/vicinity/pkg/apis/vicinity/v1alpha1"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
-	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
 // isMeasured reports whether the proxy plans the Service's bound with measured demand, once it is available.
@@ -23,7 +23,7 @@ func unpublishedDemand(s *subject) []Violation {
 	if !s.facts.NoDemand || !s.isMeasured() {
 		return nil
 	}
-	return demandSourceViolation(policy.Measured, string(servicedemand.NotPublished))
+	return demandSourceViolation(policy.Measured, string(v1alpha1.DemandNotPublished))
 }
 
 // keysSplittingZones finds demand that is measured by zone, with a key that may divide zones. It reports only the first

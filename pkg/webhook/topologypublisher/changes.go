@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/vicinity-proxy/vicinity/pkg/apis/vicinity/v1alpha1"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
-	"github.com/vicinity-proxy/vicinity/pkg/topologyslice"
 )
 
 // The kinds whose metadata is watched.
@@ -31,10 +31,10 @@ func metadataOf(kind string) *metav1.PartialObjectMetadata {
 // cacheOptions returns the object types to cache, and the transforms that strip them.
 func cacheOptions() map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{
-		metadataOf(nodeKind):           {Transform: stripWith(func(m *metav1.PartialObjectMetadata) { m.Annotations = nil })},
-		metadataOf(serviceKind):        {Transform: stripWith(keepKeyAnnotations)},
-		metadataOf(namespaceKind):      {Transform: stripWith(keepKeyAnnotations)},
-		&topologyslice.TopologySlice{}: {},
+		metadataOf(nodeKind):      {Transform: stripWith(func(m *metav1.PartialObjectMetadata) { m.Annotations = nil })},
+		metadataOf(serviceKind):   {Transform: stripWith(keepKeyAnnotations)},
+		metadataOf(namespaceKind): {Transform: stripWith(keepKeyAnnotations)},
+		&v1alpha1.TopologySlice{}: {},
 	}
 }
 
@@ -76,7 +76,7 @@ func mapper() meta.RESTMapper {
 	m.Add(corev1.SchemeGroupVersion.WithKind(nodeKind), meta.RESTScopeRoot)
 	m.Add(corev1.SchemeGroupVersion.WithKind(namespaceKind), meta.RESTScopeRoot)
 	m.Add(corev1.SchemeGroupVersion.WithKind(serviceKind), meta.RESTScopeNamespace)
-	m.Add(topologyslice.Group.WithKind(topologyslice.Kind), meta.RESTScopeRoot)
+	m.Add(v1alpha1.SchemeGroupVersion.WithKind(v1alpha1.TopologySliceKind), meta.RESTScopeRoot)
 	return m
 }
 

@@ -10,15 +10,15 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/vicinity-proxy/vicinity/pkg/apis/vicinity/v1alpha1"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
-	"github.com/vicinity-proxy/vicinity/pkg/topologyslice"
 )
 
 // builtinKeys are published whether or not a Service names them: the nodes' region and zone, and their demand.
 var builtinKeys = append([]policy.Key{corev1.LabelTopologyRegion, policy.Zone}, policy.DemandLabels[:]...)
 
 // maxUserKeys is how many other keys can be published.
-var maxUserKeys = topologyslice.MaxKeys - len(builtinKeys)
+var maxUserKeys = v1alpha1.MaxKeys - len(builtinKeys)
 
 // keyRetention is how long a key stays published after its last use.
 const keyRetention = 24 * time.Hour
@@ -79,7 +79,7 @@ func countsAgainstQuota(key policy.Key) bool {
 
 // keys returns the keys to publish, sorted.
 func (k *keySet) keys() []string {
-	keys := make([]string, 0, topologyslice.MaxKeys)
+	keys := make([]string, 0, v1alpha1.MaxKeys)
 	for _, key := range builtinKeys {
 		keys = append(keys, string(key))
 	}

@@ -11,8 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/vicinity-proxy/vicinity/pkg/apis/vicinity/v1alpha1"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
-	"github.com/vicinity-proxy/vicinity/pkg/topologyslice"
 )
 
 func usageOf(keys ...policy.Key) keyUsage {
@@ -112,13 +112,13 @@ func TestKeyRetention(t *testing.T) {
 
 func TestKeysOfNodesHavePriority(t *testing.T) {
 	inUse := usageOf("example.com/z-carried")
-	for i := range topologyslice.MaxKeys {
+	for i := range v1alpha1.MaxKeys {
 		inUse.add(key("nobody", i), false)
 	}
 	r := newKeyRounds(noon)
 	r.choose(inUse, labelKeys("example.com/z-carried"))
-	if len(r.keys) != topologyslice.MaxKeys || len(r.pendingKeys) != 1+len(builtinKeys) {
-		t.Errorf("%d keys, %d pending, want %d and %d", len(r.keys), len(r.pendingKeys), topologyslice.MaxKeys, 1+len(builtinKeys))
+	if len(r.keys) != v1alpha1.MaxKeys || len(r.pendingKeys) != 1+len(builtinKeys) {
+		t.Errorf("%d keys, %d pending, want %d and %d", len(r.keys), len(r.pendingKeys), v1alpha1.MaxKeys, 1+len(builtinKeys))
 	}
 	if !r.has("example.com/z-carried") {
 		t.Errorf("the key of a node is missing in %q", r.keys)
@@ -132,7 +132,7 @@ func TestKeysOfNodesHavePriority(t *testing.T) {
 // accumulates.
 func TestOldestKeysStayPublished(t *testing.T) {
 	r, nodeKeys, full := newKeyRounds(noon), labelKeys("example.com/z-carried"), keyUsage{}
-	for i := range topologyslice.MaxKeys {
+	for i := range v1alpha1.MaxKeys {
 		full.add(key("m", i), false)
 	}
 	r.choose(full, nodeKeys)
@@ -143,7 +143,7 @@ func TestOldestKeysStayPublished(t *testing.T) {
 	if r.changes != 1 || len(r.pendingKeys) != 1 {
 		t.Errorf("%d changes, pending %v", r.changes, r.pendingKeys)
 	}
-	if len(r.set.states) > topologyslice.MaxKeys {
+	if len(r.set.states) > v1alpha1.MaxKeys {
 		t.Errorf("too many key states: %+v", r.set)
 	}
 	r.choose(usageOf("example.com/z-carried"), nodeKeys)
@@ -241,7 +241,7 @@ func TestPublishedKeysAboveQuotaAreReduced(t *testing.T) {
 	}
 	r := newKeyRounds(noon, published...)
 	r.choose(usageOf(key("k", 99)), labelKeys(key("k", 99)))
-	if len(r.keys) != topologyslice.MaxKeys || !r.has(key("k", 99)) {
+	if len(r.keys) != v1alpha1.MaxKeys || !r.has(key("k", 99)) {
 		t.Errorf("%d keys: %q", len(r.keys), r.keys)
 	}
 }

@@ -5,13 +5,13 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/vicinity-proxy/vicinity/pkg/topologyslice"
+	"github.com/vicinity-proxy/vicinity/pkg/apis/vicinity/v1alpha1"
 )
 
 // content is the content of a TopologySlice without its metadata. Keys and nodes are sorted.
 type content struct {
 	keys  []string
-	nodes []topologyslice.Node
+	nodes []v1alpha1.NodeTopology
 }
 
 // write is a change of one slice. Writes are performed in order, so that no node is missing in between; a node that
@@ -149,7 +149,7 @@ func (p *planner) contentWith(names []string) *content {
 	slices.Sort(names)
 	described := &content{keys: p.keys}
 	for _, name := range names {
-		described.nodes = append(described.nodes, topologyslice.Node{Name: name, Labels: p.nodes[name]})
+		described.nodes = append(described.nodes, v1alpha1.NodeTopology{Name: name, Labels: p.nodes[name]})
 	}
 	return described
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/vicinity-proxy/vicinity/pkg/topologyslice"
+	"github.com/vicinity-proxy/vicinity/pkg/apis/vicinity/v1alpha1"
 )
 
 // applyWrite performs one write. Created slices are numbered in sequence.
@@ -59,7 +59,7 @@ func formatWrites(writes []write) string {
 func contentOf(names string) content {
 	result := content{keys: []string{"zone"}}
 	for name := range strings.FieldsSeq(names) {
-		result.nodes = append(result.nodes, topologyslice.Node{Name: name, Labels: map[string]string{"zone": "a"}})
+		result.nodes = append(result.nodes, v1alpha1.NodeTopology{Name: name, Labels: map[string]string{"zone": "a"}})
 	}
 	return result
 }

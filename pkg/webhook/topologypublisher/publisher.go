@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/vicinity-proxy/vicinity/pkg/topologyslice"
+	"github.com/vicinity-proxy/vicinity/pkg/apis/vicinity/v1alpha1"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/election"
 )
 
@@ -76,7 +76,7 @@ func Run(ctx context.Context, config *rest.Config, options Options) error {
 // publish runs a publisher with a cache of its own, which ends with it.
 func publish(ctx context.Context, config *rest.Config, p *publisher) error {
 	scheme := runtime.NewScheme()
-	if err := topologyslice.AddToScheme(scheme); err != nil {
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		return fmt.Errorf("add TopologySlices to scheme: %w", err)
 	}
 	if err := metav1.AddMetaToScheme(scheme); err != nil {

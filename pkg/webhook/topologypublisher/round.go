@@ -14,9 +14,9 @@ import (
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/vicinity-proxy/vicinity/pkg/apis/vicinity/v1alpha1"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/sanitize"
-	"github.com/vicinity-proxy/vicinity/pkg/topologyslice"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/election"
 )
 
@@ -144,12 +144,12 @@ type observed struct {
 	nodes    map[string]map[string]string // by name
 	usage    keyUsage
 	nodeKeys map[string]bool // label keys that some node has
-	slices   []topologyslice.TopologySlice
+	slices   []v1alpha1.TopologySlice
 }
 
 func (p *publisher) read(ctx context.Context) (observed, error) {
 	seen := observed{nodes: map[string]map[string]string{}, usage: keyUsage{}, nodeKeys: map[string]bool{}}
-	var all topologyslice.List
+	var all v1alpha1.TopologySliceList
 	if err := p.objects.List(ctx, &all); err != nil {
 		return observed{}, fmt.Errorf("list TopologySlices: %w", err)
 	}
@@ -218,7 +218,7 @@ func (p *publisher) list(ctx context.Context, kind string) ([]metav1.PartialObje
 // performWrites performs writes in order, and waits until the cache has them: otherwise the next round would repeat
 // them.
 func (p *publisher) performWrites(ctx context.Context, seen observed, writes []write) error {
-	existing := map[string]*topologyslice.TopologySlice{}
+	existing := map[string]*v1alpha1.TopologySlice{}
 	for i := range seen.slices {
 		existing[seen.slices[i].Name] = &seen.slices[i]
 	}
@@ -234,8 +234,8 @@ func (p *publisher) performWrites(ctx context.Context, seen observed, writes []w
 }
 
 // write performs one write, and returns the slice's name and resource version.
-func (p *publisher) write(ctx context.Context, existing *topologyslice.TopologySlice, w write) (name, version string, err error) {
-	slice := &topologyslice.TopologySlice{ObjectMeta: metav1.ObjectMeta{GenerateName: "nodes-"}}
+func (p *publisher) write(ctx context.Context, existing *v1alpha1.TopologySlice, w write) (name, version string, err error) {
+	slice := &v1alpha1.TopologySlice{ObjectMeta: metav1.ObjectMeta{GenerateName: "nodes-"}}
 	operation := "create"
 	switch {
 	case w.content == nil:
@@ -282,7 +282,7 @@ func (p *publisher) waitForCache(ctx context.Context, written map[string]string)
 // isCached reports whether the cache has this resource version of a slice or a newer one. If version is empty, it
 // reports whether the cache no longer has the slice.
 func (p *publisher) isCached(ctx context.Context, name, version string) (bool, error) {
-	var found topologyslice.TopologySlice
+	var found v1alpha1.TopologySlice
 	err := p.objects.Get(ctx, types.NamespacedName{Name: name}, &found)
 	if apierrors.IsNotFound(err) {
 		return version == "", nil
@@ -300,7 +300,7 @@ func (p *publisher) renew(ctx context.Context) error {
 	if now.Sub(p.renewed) < renewInterval {
 		return nil
 	}
-	if err := election.Heartbeat(ctx, p.leases, topologyslice.LeaseName, p.options.Identity, leaseDuration); err != nil {
+	if err := election.Heartbeat(ctx, p.leases, v1alpha1.TopologyLeaseName, p.options.Identity, leaseDuration); err != nil {
 		return err
 	}
 	p.renewed = now

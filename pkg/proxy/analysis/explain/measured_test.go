@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vicinity-proxy/vicinity/pkg/apis/vicinity/v1alpha1"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/explain"
-	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
 // measuredCluster returns a cluster with one Service, which has two endpoints in each of two zones and the setting "measured".
@@ -70,10 +70,10 @@ func TestLoadReportsTheDemandSource(t *testing.T) {
 		"measured, no client is ready": {model.DemandActive, demands, []string{"default/none"}, "measured", measured,
 			"No endpoint of default/none is ready on a Node; if each Node had the same demand, the demand of zones would be zone-b 50 %, " +
 				"zone-a 50 %: planned with it, 10.244.98.0:8080 would get 1.80 times the mean."},
-		"no demand":           {model.DemandActive, nil, nil, "labels", string(servicedemand.NoUsableDemand) + perNode, ""},
-		"stale":               {model.DemandStale, demands, nil, "labels", string(servicedemand.LeaseNotRenewed) + perNode, ""},
-		"no publisher":        {model.DemandUnavailable, nil, nil, "labels", string(servicedemand.NotPublished) + perNode, ""},
-		"demand was not read": {model.DemandUnknown, nil, nil, "labels", string(servicedemand.DemandUnknown) + perNode, ""},
+		"no demand":           {model.DemandActive, nil, nil, "labels", string(v1alpha1.NoUsableDemand) + perNode, ""},
+		"stale":               {model.DemandStale, demands, nil, "labels", string(v1alpha1.DemandLeaseNotRenewed) + perNode, ""},
+		"no publisher":        {model.DemandUnavailable, nil, nil, "labels", string(v1alpha1.DemandNotPublished) + perNode, ""},
+		"demand was not read": {model.DemandUnknown, nil, nil, "labels", string(v1alpha1.DemandUnknown) + perNode, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := measuredCluster(test.clients...)

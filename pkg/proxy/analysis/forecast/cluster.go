@@ -9,11 +9,11 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/vicinity-proxy/vicinity/pkg/apis/vicinity/v1alpha1"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/nodes"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
-	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
 // Cluster holds the API objects of a cluster.
@@ -24,7 +24,7 @@ type Cluster struct {
 	// demands are the measured demands that are valid; nil if they should not be used. assumedReason is why other
 	// Services have default demand. demandsInvalid is set if there are ServiceDemands, but none is valid.
 	demands        map[model.ObjectName]*model.Demand
-	assumedReason  servicedemand.AssumedReason
+	assumedReason  v1alpha1.DemandAssumedReason
 	demandsInvalid bool
 	// isDump is set if the objects are from manifests, such as the output of kubectl, which may be incomplete.
 	isDump bool
@@ -39,7 +39,7 @@ type Cluster struct {
 func NewCluster(objects convert.Objects, view convert.View) Cluster {
 	view.WithHeadless = true
 	c := Cluster{
-		isDump: objects.FolderInventory != nil, assumedReason: servicedemand.NoUsableDemand,
+		isDump: objects.FolderInventory != nil, assumedReason: v1alpha1.NoUsableDemand,
 		nodes: objects.Nodes, slicesOf: map[model.ObjectName][]*discoveryv1.EndpointSlice{}, view: view,
 		demands: map[model.ObjectName]*model.Demand{},
 	}
@@ -57,7 +57,7 @@ func NewCluster(objects convert.Objects, view convert.View) Cluster {
 	zones, isValid := map[string]bool{}, state != model.DemandUnavailable && state != model.DemandStale
 	switch {
 	case objects.DemandsForbidden:
-		c.assumedReason = servicedemand.ListingForbidden
+		c.assumedReason = v1alpha1.DemandListingForbidden
 	case !isValid:
 		c.assumedReason, c.demandsInvalid = state.AssumedReason(), true
 	}

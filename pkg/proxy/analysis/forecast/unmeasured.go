@@ -3,9 +3,9 @@ package forecast
 import (
 	"fmt"
 
+	"github.com/vicinity-proxy/vicinity/pkg/apis/vicinity/v1alpha1"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/explain"
-	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
 // unmeasuredNote returns why Services with the setting "measured" are planned with default demand, and what to do, or
@@ -25,7 +25,7 @@ func (f *forecaster) unmeasuredNote() string {
 		bounds = "The bounds of " + explain.ListOrCount(f.unmeasured) + " are"
 	}
 	remedy := ""
-	if f.assumedReason == servicedemand.NoUsableDemand && len(f.demands) == 0 {
+	if f.assumedReason == v1alpha1.NoUsableDemand && len(f.demands) == 0 {
 		remedy = " The component demand of the webhook's manifests measures and publishes them."
 		if f.isDump {
 			remedy = " If the cluster has any, 'kubectl get servicedemands -A -o yaml' prints them; else the component demand of the webhook's " +

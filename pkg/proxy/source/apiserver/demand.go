@@ -7,11 +7,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 
+	"github.com/vicinity-proxy/vicinity/pkg/apis/vicinity/v1alpha1"
 	"github.com/vicinity-proxy/vicinity/pkg/lease"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/notify"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
-	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
 // measuredDemand watches measured demand while a Service is planned with it: it reads the publisher's Lease
@@ -68,7 +68,7 @@ func demandState(observed *lease.Observed) model.DemandState {
 	switch {
 	case !observed.Exists():
 		return model.DemandUnavailable
-	case observed.IsFresh(servicedemand.FreshFor):
+	case observed.IsFresh(v1alpha1.DemandFreshFor):
 		return model.DemandActive
 	}
 	return model.DemandStale
@@ -112,7 +112,7 @@ func (w *Watcher) loadDemands(ctx context.Context, s *state) error {
 // readDemandState reads the publisher's Lease once. If reading it is forbidden, it returns model.DemandActive: the
 // caller has the right to list ServiceDemands, and proxies probably may read the Lease.
 func readDemandState(ctx context.Context, leases rest.Interface, namespace string) (model.DemandState, error) {
-	object, err := lease.Get(ctx, leases, namespace, servicedemand.LeaseName)
+	object, err := lease.Get(ctx, leases, namespace, v1alpha1.DemandLeaseName)
 	switch {
 	case apierrors.IsForbidden(err):
 		return model.DemandActive, nil

@@ -27,10 +27,10 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/vicinity-proxy/vicinity/pkg/apis/vicinity/v1alpha1"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/nodes"
-	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
 // demandAPI is an API server with a publisher of measured demand, or without one.
@@ -44,7 +44,7 @@ type demandAPI struct {
 	leaseErr     error // the error of reads of the Lease; errAway: no response
 	failuresLeft int   // how many more reads fail with leaseErr; zero means all
 	listErr      error // the error of lists of ServiceDemands
-	objects      []servicedemand.ServiceDemand
+	objects      []v1alpha1.ServiceDemand
 	events       chan watch.Event
 	notifiedAt   []time.Time
 }
@@ -63,7 +63,7 @@ func newDemandAPI(t *testing.T, services ...corev1.Service) *demandAPI {
 			m.lists.Add(1)
 			m.mutex.Lock()
 			defer m.mutex.Unlock()
-			return &servicedemand.List{ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: slices.Clone(m.objects)}, m.listErr
+			return &v1alpha1.ServiceDemandList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: slices.Clone(m.objects)}, m.listErr
 		},
 		WatchFuncWithContext: func(_ context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			if options.SendInitialEvents != nil {
@@ -133,10 +133,10 @@ func measuredService(version int, isMeasured bool) corev1.Service {
 }
 
 // demandOf returns the measured demand of a Service.
-func demandOf(name string, rate int64) servicedemand.ServiceDemand {
-	return servicedemand.ServiceDemand{
+func demandOf(name string, rate int64) v1alpha1.ServiceDemand {
+	return v1alpha1.ServiceDemand{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, ResourceVersion: fmt.Sprint(rate)},
-		Zones:      []servicedemand.Zone{{Zone: "zone-a", DemandPPM: servicedemand.PPM}}, ConnectionsPerMinute: rate,
+		Zones:      []v1alpha1.ZoneDemand{{Zone: "zone-a", DemandPPM: v1alpha1.PPM}}, ConnectionsPerMinute: rate,
 		ObservedAt: metav1.Unix(1_800_000_000, 0),
 	}
 }
@@ -154,7 +154,7 @@ func runScenario(t *testing.T, services []corev1.Service, do func(*demandScenari
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := &demandScenario{t: t, demandAPI: newDemandAPI(t, services...), version: 10}
-		s.objects = []servicedemand.ServiceDemand{demandOf("web", 1)}
+		s.objects = []v1alpha1.ServiceDemand{demandOf("web", 1)}
 		do(s)
 		s.end(t)
 	})
@@ -271,7 +271,7 @@ func TestFirstUpdateTimesOutWaitingForDemand(t *testing.T) {
 func TestMeasuredDemandExpires(t *testing.T) {
 	runScenario(t, []corev1.Service{measuredService(1, true)}, func(s *demandScenario) {
 		s.start()
-		s.expect("demand is published", servicedemand.FreshFor-time.Second, "counts demand/web:1 service/web:80")
+		s.expect("demand is published", v1alpha1.DemandFreshFor-time.Second, "counts demand/web:1 service/web:80")
 		s.expect("not published for an hour", 2*leaseInterval+time.Second, "stale")
 		s.expect("not published for a day", 24*time.Hour, "")
 		s.set(func() { s.renewed = time.Now() })
@@ -308,8 +308,8 @@ func TestMeasuredDemandStaysDuringAnOutage(t *testing.T) {
 func TestOnlyTheLeaseIsReadWithoutAPublisher(t *testing.T) {
 	leases := schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
 	for name, err := range map[string]error{
-		"there is no Lease":         apierrors.NewNotFound(leases, servicedemand.LeaseName),
-		"reading is forbidden":      apierrors.NewForbidden(leases, servicedemand.LeaseName, nil),
+		"there is no Lease":         apierrors.NewNotFound(leases, v1alpha1.DemandLeaseName),
+		"reading is forbidden":      apierrors.NewForbidden(leases, v1alpha1.DemandLeaseName, nil),
 		"it was never renewed":      nil,
 		"it is missing for a while": nil,
 	} {
@@ -319,8 +319,8 @@ func TestOnlyTheLeaseIsReadWithoutAPublisher(t *testing.T) {
 				case "it is missing for a while":
 					s.start()
 					s.expect("it is there", tick, "counts demand/web:1 service/web:80")
-					missing := apierrors.NewNotFound(leases, servicedemand.LeaseName)
-					s.set(func() { s.leaseErr, s.failuresLeft = apierrors.NewForbidden(leases, servicedemand.LeaseName, nil), 1 })
+					missing := apierrors.NewNotFound(leases, v1alpha1.DemandLeaseName)
+					s.set(func() { s.leaseErr, s.failuresLeft = apierrors.NewForbidden(leases, v1alpha1.DemandLeaseName, nil), 1 })
 					s.expect("one read is forbidden", 2*leaseInterval, "")
 					s.set(func() { s.leaseErr, s.failuresLeft = missing, 1000 })
 					s.expect("it is missing", 4*leaseInterval, "unpublished")
@@ -348,7 +348,7 @@ func TestOnlyTheLeaseIsReadWithoutAPublisher(t *testing.T) {
 
 // There is a Lease, but the kind or the permission is missing.
 func TestUnlistableServiceDemandsBlockNothing(t *testing.T) {
-	demands := schema.GroupResource{Group: servicedemand.Group.Group, Resource: servicedemand.Resource}
+	demands := schema.GroupResource{Group: v1alpha1.SchemeGroupVersion.Group, Resource: v1alpha1.ServiceDemandResource}
 	for name, err := range map[string]error{
 		"the kind does not exist": apierrors.NewNotFound(demands, ""), "listing is forbidden": apierrors.NewForbidden(demands, "", nil),
 	} {
@@ -371,7 +371,7 @@ func TestUnlistableServiceDemandsBlockNothing(t *testing.T) {
 
 // Load must read measured demand as Run does, if a Service needs it, and report unreadable objects.
 func TestLoadReadsMeasuredDemand(t *testing.T) {
-	demands := schema.GroupResource{Group: servicedemand.Group.Group, Resource: servicedemand.Resource}
+	demands := schema.GroupResource{Group: v1alpha1.SchemeGroupVersion.Group, Resource: v1alpha1.ServiceDemandResource}
 	missing, forbidden := apierrors.NewNotFound(demands, ""), apierrors.NewForbidden(demands, "", nil)
 	anHourAgo := time.Now().Add(-time.Hour)
 	for name, test := range map[string]struct {
@@ -393,7 +393,7 @@ func TestLoadReadsMeasuredDemand(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newDemandAPI(t, measuredService(1, !test.isAsAlways))
-			m.objects = []servicedemand.ServiceDemand{demandOf("web", 1)}
+			m.objects = []v1alpha1.ServiceDemand{demandOf("web", 1)}
 			test.prepare(m)
 			w := m.watcher(Options{View: convert.View{Node: "self"}, Log: slog.New(slog.DiscardHandler)})
 			update, err := w.Load(t.Context(), LocalNode)

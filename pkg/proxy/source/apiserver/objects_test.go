@@ -13,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 
+	"github.com/vicinity-proxy/vicinity/pkg/apis/vicinity/v1alpha1"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
-	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
 // TestObjectsWithoutOptionalKinds: a cluster may have no ServiceDemands, and a user who may list Services may lack the
@@ -63,7 +63,7 @@ func TestObjectsWithoutOptionalKinds(t *testing.T) {
 
 // The Lease is not read if there are no ServiceDemands. If it may not be read, they count as current.
 func TestObjectsReadDemandLease(t *testing.T) {
-	old := time.Now().Add(-2 * servicedemand.FreshFor).UTC().Format("2006-01-02T15:04:05.000000Z07:00")
+	old := time.Now().Add(-2 * v1alpha1.DemandFreshFor).UTC().Format("2006-01-02T15:04:05.000000Z07:00")
 	lease := `{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","spec":{"renewTime":"` + old + `"}}`
 	status := func(reason string, code int) string {
 		return fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"code":%d}`, reason, code)

@@ -53,7 +53,7 @@ func newListWatches(config *rest.Config, options Options) (listWatches, error) {
 			continue
 		}
 		if clients[kind.Group] == nil {
-			client, err := newClient(config, httpClient, kind.Group, addToScheme(kind.Group))
+			client, err := newClient(config, httpClient, kind.Group, kind.AddToScheme)
 			if err != nil {
 				return listWatches{}, fmt.Errorf("create client for %s of %s: %w", kind.Resource, config.Host, err)
 			}
@@ -68,22 +68,6 @@ func newListWatches(config *rest.Config, options Options) (listWatches, error) {
 		return listWatches{}, fmt.Errorf("create client for Leases of %s: %w", config.Host, err)
 	}
 	return all, nil
-}
-
-// addToScheme returns a function that registers the types of all watched kinds of a group: those of our own group are
-// in several packages.
-func addToScheme(group schema.GroupVersion) func(*runtime.Scheme) error {
-	return func(scheme *runtime.Scheme) error {
-		for _, kind := range watchedKinds() {
-			if kind.Group != group || kind.AddToScheme == nil {
-				continue
-			}
-			if err := kind.AddToScheme(scheme); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
 }
 
 // watchedKinds returns the kinds that are watched, always or on demand.

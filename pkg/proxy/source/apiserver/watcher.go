@@ -9,12 +9,11 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/vicinity-proxy/vicinity/pkg/apis/vicinity/v1alpha1"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/notify"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/nodes"
-	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
-	"github.com/vicinity-proxy/vicinity/pkg/topologyslice"
 )
 
 // Options configure a Watcher.
@@ -99,8 +98,8 @@ func newWatcher(listWatches listWatches, options Options) *Watcher {
 		nodesToCheck:     notify.NewSignal(),
 		addressesChanged: notify.NewSignal(),
 
-		topologyPublisher: publisherOf(topologyslice.LeaseName),
-		demandPublisher:   publisherOf(servicedemand.LeaseName),
+		topologyPublisher: publisherOf(v1alpha1.TopologyLeaseName),
+		demandPublisher:   publisherOf(v1alpha1.DemandLeaseName),
 	}
 	w.onDemand = []*onDemandWatch{otherNodes(w), measuredDemand(w)}
 	for _, kind := range convert.Kinds {

@@ -5,8 +5,8 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/vicinity-proxy/vicinity/pkg/apis/vicinity/v1alpha1"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
 // Objects are objects of a cluster as its API server returns them, for evaluating the effect of changes to them.
@@ -15,7 +15,7 @@ type Objects struct {
 	Services []*corev1.Service
 	Slices   []*discoveryv1.EndpointSlice
 	// Demands are empty if the demand of Services is not measured, or if they may not be listed.
-	Demands          []*servicedemand.ServiceDemand
+	Demands          []*v1alpha1.ServiceDemand
 	DemandsForbidden bool
 	// DemandState is whether Demands count. Unknown means that the publisher's Lease was not read, and that they count.
 	DemandState model.DemandState
@@ -45,7 +45,7 @@ func (o *Objects) Add(object Object) {
 		o.Services = append(o.Services, object)
 	case *discoveryv1.EndpointSlice:
 		o.Slices = append(o.Slices, object)
-	case *servicedemand.ServiceDemand:
+	case *v1alpha1.ServiceDemand:
 		o.Demands = append(o.Demands, object)
 	}
 }

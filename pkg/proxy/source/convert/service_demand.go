@@ -6,15 +6,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/vicinity-proxy/vicinity/pkg/apis/vicinity/v1alpha1"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
 // ServiceDemands contain measured demand. They are listed and watched only while a Service is planned with it. A
 // cluster without measurements has none.
 var ServiceDemands = describe(
 	Kind{
-		Name: servicedemand.Kind, Group: servicedemand.Group, Resource: servicedemand.Resource, AddToScheme: servicedemand.AddToScheme,
+		Name: v1alpha1.ServiceDemandKind, Group: v1alpha1.SchemeGroupVersion, Resource: v1alpha1.ServiceDemandResource, AddToScheme: v1alpha1.AddToScheme,
 		IsOnDemand: true,
 		Optional: &Optional{
 			Missing: "this cluster has no ServiceDemands, so Services with measured demand are planned with assumed demand; " +
@@ -23,7 +23,7 @@ var ServiceDemands = describe(
 				"the component demand of the webhook's manifests has the role that allows it",
 		},
 	},
-	func(object *servicedemand.ServiceDemand, _ View) (*model.Demand, field.ErrorList) {
+	func(object *v1alpha1.ServiceDemand, _ View) (*model.Demand, field.ErrorList) {
 		return ServiceDemand(object)
 	},
 	func(change *model.Change) *map[model.ObjectName]*model.Demand { return &change.Demands }, fullName,
@@ -31,11 +31,11 @@ var ServiceDemands = describe(
 
 // ServiceDemand converts a ServiceDemand. One invalid entry makes the whole object invalid: with only a part of it, the
 // rest of the cluster would seem to have no demand.
-func ServiceDemand(object *servicedemand.ServiceDemand) (*model.Demand, field.ErrorList) {
+func ServiceDemand(object *v1alpha1.ServiceDemand) (*model.Demand, field.ErrorList) {
 	metadata, zones := field.NewPath("metadata"), field.NewPath("zones")
 	errs := checkNamespace(metadata.Child("namespace"), object.Namespace)
 	errs = append(errs, checkName(metadata.Child("name"), object.Name, validation.IsDNS1123Label)...)
-	errs = append(errs, checkLength(zones, len(object.Zones), servicedemand.MaxZones)...)
+	errs = append(errs, checkLength(zones, len(object.Zones), v1alpha1.MaxZones)...)
 	errs = append(errs, checkCounts(object)...)
 	if len(errs) > 0 {
 		return nil, errs
@@ -50,9 +50,9 @@ func ServiceDemand(object *servicedemand.ServiceDemand) (*model.Demand, field.Er
 		byZone[zone.Zone] = zone.DemandPPM
 		sum += uint64(zone.DemandPPM)
 	}
-	if sum > servicedemand.PPM {
+	if sum > v1alpha1.PPM {
 		errs = append(errs, field.Invalid(zones, sum,
-			fmt.Sprintf("the sum must not be greater than %d, the demand of all zones", servicedemand.PPM)))
+			fmt.Sprintf("the sum must not be greater than %d, the demand of all zones", v1alpha1.PPM)))
 	}
 	if len(errs) > 0 {
 		return nil, errs
@@ -64,7 +64,7 @@ func ServiceDemand(object *servicedemand.ServiceDemand) (*model.Demand, field.Er
 }
 
 // checkCounts rejects negative counts and a missing time.
-func checkCounts(object *servicedemand.ServiceDemand) field.ErrorList {
+func checkCounts(object *v1alpha1.ServiceDemand) field.ErrorList {
 	errs := checkCount("nodesReporting", int64(object.NodesReporting))
 	errs = append(errs, checkCount("nodesTotal", int64(object.NodesTotal))...)
 	errs = append(errs, checkCount("connectionsPerMinute", object.ConnectionsPerMinute)...)

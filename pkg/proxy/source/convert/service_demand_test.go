@@ -10,15 +10,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/vicinity-proxy/vicinity/pkg/apis/vicinity/v1alpha1"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
 // webDemand is the demand of webService, which each case changes.
-func webDemand() *servicedemand.ServiceDemand {
-	return &servicedemand.ServiceDemand{
+func webDemand() *v1alpha1.ServiceDemand {
+	return &v1alpha1.ServiceDemand{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"},
-		Zones: []servicedemand.Zone{{Zone: "", DemandPPM: 1}, {Zone: "zone-a", DemandPPM: 199_999},
+		Zones: []v1alpha1.ZoneDemand{{Zone: "", DemandPPM: 1}, {Zone: "zone-a", DemandPPM: 199_999},
 			{Zone: "zone-b", DemandPPM: 800_000}},
 		NodesReporting: 198, NodesTotal: 200, ConnectionsPerMinute: 30_012, ObservedAt: metav1.Unix(1_800_000_000, 0),
 	}
@@ -39,11 +39,11 @@ func TestServiceDemandConversion(t *testing.T) {
 func TestServiceDemandAtItsLimitsIsAccepted(t *testing.T) {
 	full := webDemand()
 	full.Zones = nil
-	for i := range servicedemand.MaxZones {
-		full.Zones = append(full.Zones, servicedemand.Zone{Zone: fmt.Sprint("zone-", i), DemandPPM: servicedemand.PPM / servicedemand.MaxZones})
+	for i := range v1alpha1.MaxZones {
+		full.Zones = append(full.Zones, v1alpha1.ZoneDemand{Zone: fmt.Sprint("zone-", i), DemandPPM: v1alpha1.PPM / v1alpha1.MaxZones})
 	}
 	got, errs := ServiceDemand(full)
-	if len(errs) > 0 || len(got.Zones) != servicedemand.MaxZones {
+	if len(errs) > 0 || len(got.Zones) != v1alpha1.MaxZones {
 		t.Errorf("ServiceDemand() = %v, %v", got, errs)
 	}
 	none := webDemand()
@@ -55,31 +55,31 @@ func TestServiceDemandAtItsLimitsIsAccepted(t *testing.T) {
 
 func TestInvalidServiceDemandIsRejected(t *testing.T) {
 	for name, test := range map[string]struct {
-		change func(*servicedemand.ServiceDemand)
+		change func(*v1alpha1.ServiceDemand)
 		want   []string
 	}{
 		"a sum of more than one": {
-			func(d *servicedemand.ServiceDemand) { d.Zones[1].DemandPPM = 200_000 },
+			func(d *v1alpha1.ServiceDemand) { d.Zones[1].DemandPPM = 200_000 },
 			[]string{`zones: Invalid value: 1000001: the sum must not be greater than 1000000, the demand of all zones`},
 		},
 		"a sum of more than one that overflows 32 bits": {
-			func(d *servicedemand.ServiceDemand) { d.Zones[0].DemandPPM, d.Zones[1].DemandPPM = 1<<32-1, 1<<32-1 },
+			func(d *v1alpha1.ServiceDemand) { d.Zones[0].DemandPPM, d.Zones[1].DemandPPM = 1<<32-1, 1<<32-1 },
 			[]string{`zones: Invalid value: 8590734590: the sum must not be greater than 1000000, the demand of all zones`},
 		},
 		"a zone twice": {
-			func(d *servicedemand.ServiceDemand) { d.Zones[2].Zone = "zone-a" },
+			func(d *v1alpha1.ServiceDemand) { d.Zones[2].Zone = "zone-a" },
 			[]string{`zones[2].zone: Duplicate value: "zone-a"`},
 		},
 		"too many zones": {
-			func(d *servicedemand.ServiceDemand) { d.Zones = make([]servicedemand.Zone, servicedemand.MaxZones+1) },
+			func(d *v1alpha1.ServiceDemand) { d.Zones = make([]v1alpha1.ZoneDemand, v1alpha1.MaxZones+1) },
 			[]string{`zones: Too many: 513: must have at most 512 items`},
 		},
 		"an invalid zone name": {
-			func(d *servicedemand.ServiceDemand) { d.Zones[1].Zone = "a b" },
+			func(d *v1alpha1.ServiceDemand) { d.Zones[1].Zone = "a b" },
 			[]string{`zones[1].zone: Invalid value: "a b": a valid label`},
 		},
 		"negative counts": {
-			func(d *servicedemand.ServiceDemand) {
+			func(d *v1alpha1.ServiceDemand) {
 				d.NodesReporting, d.NodesTotal, d.ConnectionsPerMinute = -1, -2, -3
 			},
 			[]string{
@@ -88,7 +88,7 @@ func TestInvalidServiceDemandIsRejected(t *testing.T) {
 			},
 		},
 		"no time, and invalid names": {
-			func(d *servicedemand.ServiceDemand) { d.ObservedAt, d.Namespace, d.Name = metav1.Time{}, "", "Web" },
+			func(d *v1alpha1.ServiceDemand) { d.ObservedAt, d.Namespace, d.Name = metav1.Time{}, "", "Web" },
 			[]string{
 				`metadata.namespace: Required value`, `metadata.name: Invalid value: "Web": a lowercase RFC 1123 label`, `observedAt: Required value`,
 			},
@@ -119,7 +119,7 @@ func FuzzConvertServiceDemand(f *testing.F) {
 		f.Add([]byte(strings.ReplaceAll(seed, replace[0], replace[1])))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		var object servicedemand.ServiceDemand
+		var object v1alpha1.ServiceDemand
 		if json.Unmarshal(text, &object) != nil {
 			return
 		}
@@ -134,7 +134,7 @@ func FuzzConvertServiceDemand(f *testing.F) {
 		for _, demand := range got.Zones {
 			sum += uint64(demand)
 		}
-		if sum > servicedemand.PPM || len(got.Zones) > servicedemand.MaxZones {
+		if sum > v1alpha1.PPM || len(got.Zones) > v1alpha1.MaxZones {
 			t.Errorf("%v exceeds the limits", got)
 		}
 	})

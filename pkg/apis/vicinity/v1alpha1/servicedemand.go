@@ -1,21 +1,17 @@
-package servicedemand
+package v1alpha1
 
 import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// The names of the resource in the API.
+// The names of the resource.
 const (
-	Kind     = "ServiceDemand"
-	Resource = "servicedemands"
+	ServiceDemandKind     = "ServiceDemand"
+	ServiceDemandResource = "servicedemands"
 )
-
-// Group is the API group of the resource, with the served version.
-var Group = schema.GroupVersion{Group: "vicinity.dev", Version: "v1alpha1"}
 
 // Limits of an object. The schema in manifests/webhook/components/demand sets them, too.
 const (
@@ -29,11 +25,11 @@ const (
 // With a load that follows day and night, an hour was better than no demand in all simulated shapes of a cluster; two
 // hours were not.
 const (
-	LeaseName = "vicinity-demand"
-	FreshFor  = time.Hour
-	// FreshForText is FreshFor for the middle of a sentence. Manifests and documents contain it, too; a test compares
-	// them.
-	FreshForText = "an hour"
+	DemandLeaseName = "vicinity-demand"
+	DemandFreshFor  = time.Hour
+	// DemandFreshForText is DemandFreshFor for the middle of a sentence. Manifests and documents contain it, too; a test
+	// compares them.
+	DemandFreshForText = "an hour"
 )
 
 // ServiceDemand is the demand for the Service with the same name.
@@ -42,7 +38,7 @@ type ServiceDemand struct {
 	metav1.ObjectMeta `json:"metadata"`
 
 	// Zones are the shares of demand of the nodes of each zone. A missing zone has no demand.
-	Zones []Zone `json:"zones"`
+	Zones []ZoneDemand `json:"zones"`
 	// NodesReporting of NodesTotal nodes have reported their counts.
 	NodesReporting int32 `json:"nodesReporting"`
 	NodesTotal     int32 `json:"nodesTotal"`
@@ -52,14 +48,14 @@ type ServiceDemand struct {
 	ObservedAt metav1.Time `json:"observedAt"`
 }
 
-// Zone is the share of demand of the nodes of one zone. Zone is empty for nodes without a zone.
-type Zone struct {
+// ZoneDemand is the share of demand of the nodes of one zone. Zone is empty for nodes without a zone.
+type ZoneDemand struct {
 	Zone      string `json:"zone"`
 	DemandPPM uint32 `json:"demandPPM"` // of PPM
 }
 
-// List is a list of ServiceDemands, called ServiceDemandList in the API.
-type List struct {
+// ServiceDemandList is a list of ServiceDemands.
+type ServiceDemandList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata"`
 
@@ -73,23 +69,15 @@ func (d *ServiceDemand) DeepCopyObject() runtime.Object { return d.DeepCopy() }
 func (d *ServiceDemand) DeepCopy() *ServiceDemand {
 	copied := *d
 	copied.ObjectMeta = *d.ObjectMeta.DeepCopy()
-	copied.Zones = append([]Zone(nil), d.Zones...)
+	copied.Zones = append([]ZoneDemand(nil), d.Zones...)
 	return &copied
 }
 
 // DeepCopyObject implements runtime.Object.
-func (l *List) DeepCopyObject() runtime.Object {
-	copied := &List{TypeMeta: l.TypeMeta, ListMeta: *l.DeepCopy()}
+func (l *ServiceDemandList) DeepCopyObject() runtime.Object {
+	copied := &ServiceDemandList{TypeMeta: l.TypeMeta, ListMeta: *l.DeepCopy()}
 	for i := range l.Items {
 		copied.Items = append(copied.Items, *l.Items[i].DeepCopy())
 	}
 	return copied
-}
-
-// AddToScheme registers the types.
-func AddToScheme(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypeWithName(Group.WithKind(Kind), &ServiceDemand{})
-	scheme.AddKnownTypeWithName(Group.WithKind(Kind+"List"), &List{})
-	metav1.AddToGroupVersion(scheme, Group)
-	return nil
 }

@@ -1,4 +1,4 @@
-package topologyslice
+package v1alpha1
 
 import (
 	"os"
@@ -9,16 +9,16 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-func TestACopySharesNothing(t *testing.T) {
+func TestTopologySliceCopySharesNothing(t *testing.T) {
 	original := func() *TopologySlice {
 		return &TopologySlice{
 			ObjectMeta: metav1.ObjectMeta{Name: "nodes-1", Labels: map[string]string{"a": "b"}},
 			Keys:       []string{"zone"},
-			Nodes:      []Node{{Name: "node-1", Labels: map[string]string{"zone": "a"}}, {Name: "node-2"}},
+			Nodes:      []NodeTopology{{Name: "node-1", Labels: map[string]string{"zone": "a"}}, {Name: "node-2"}},
 		}
 	}
-	list := &List{Items: []TopologySlice{*original()}}
-	copied := list.DeepCopyObject().(*List)
+	list := &TopologySliceList{Items: []TopologySlice{*original()}}
+	copied := list.DeepCopyObject().(*TopologySliceList)
 	if diff := cmp.Diff(list, copied); diff != "" {
 		t.Errorf("copy (-want +got):\n%s", diff)
 	}
@@ -29,9 +29,9 @@ func TestACopySharesNothing(t *testing.T) {
 	}
 }
 
-// TestTheSchemaSetsTheSameLimits compares the names and limits in the CRD with those in this package.
-func TestTheSchemaSetsTheSameLimits(t *testing.T) {
-	text, err := os.ReadFile("../../manifests/webhook/components/topology-slices/topologyslices.yaml")
+// TestTheTopologySliceSchemaSetsTheSameLimits compares the names and limits in the CRD with those in this package.
+func TestTheTopologySliceSchemaSetsTheSameLimits(t *testing.T) {
+	text, err := os.ReadFile("../../../../manifests/webhook/components/topology-slices/topologyslices.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func TestTheSchemaSetsTheSameLimits(t *testing.T) {
 	}
 	spec := definition.Spec
 	got := []any{spec.Group, spec.Versions[0].Name, spec.Names.Kind, spec.Names.Plural}
-	if diff := cmp.Diff([]any{Group.Group, Group.Version, Kind, Resource}, got); diff != "" || len(spec.Versions) != 1 {
+	if diff := cmp.Diff([]any{SchemeGroupVersion.Group, SchemeGroupVersion.Version, TopologySliceKind, TopologySliceResource}, got); diff != "" || len(spec.Versions) != 1 {
 		t.Errorf("names (-want +got):\n%s%d versions", diff, len(spec.Versions))
 	}
 	properties := spec.Versions[0].Schema.OpenAPIV3Schema.Properties

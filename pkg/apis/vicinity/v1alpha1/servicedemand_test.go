@@ -1,4 +1,4 @@
-package servicedemand
+package v1alpha1
 
 import (
 	"os"
@@ -9,15 +9,15 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-func TestACopySharesNothing(t *testing.T) {
+func TestServiceDemandCopySharesNothing(t *testing.T) {
 	original := func() *ServiceDemand {
 		return &ServiceDemand{
 			ObjectMeta: metav1.ObjectMeta{Name: "web", Labels: map[string]string{"a": "b"}},
-			Zones:      []Zone{{"a", 1}, {"b", 2}},
+			Zones:      []ZoneDemand{{"a", 1}, {"b", 2}},
 		}
 	}
-	list := &List{Items: []ServiceDemand{*original()}}
-	copied := list.DeepCopyObject().(*List)
+	list := &ServiceDemandList{Items: []ServiceDemand{*original()}}
+	copied := list.DeepCopyObject().(*ServiceDemandList)
 	if diff := cmp.Diff(list, copied); diff != "" {
 		t.Errorf("copy (-want +got):\n%s", diff)
 	}
@@ -28,9 +28,9 @@ func TestACopySharesNothing(t *testing.T) {
 	}
 }
 
-// TestTheSchemaSetsTheSameLimits compares the names and limits in the CRD with those in this package.
-func TestTheSchemaSetsTheSameLimits(t *testing.T) {
-	text, err := os.ReadFile("../../manifests/webhook/components/demand/servicedemands.yaml")
+// TestTheServiceDemandSchemaSetsTheSameLimits compares the names and limits in the CRD with those in this package.
+func TestTheServiceDemandSchemaSetsTheSameLimits(t *testing.T) {
+	text, err := os.ReadFile("../../../../manifests/webhook/components/demand/servicedemands.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func TestTheSchemaSetsTheSameLimits(t *testing.T) {
 	}
 	spec := definition.Spec
 	got := []any{spec.Group, spec.Versions[0].Name, spec.Names.Kind, spec.Names.Plural}
-	if diff := cmp.Diff([]any{Group.Group, Group.Version, Kind, Resource}, got); diff != "" || len(spec.Versions) != 1 {
+	if diff := cmp.Diff([]any{SchemeGroupVersion.Group, SchemeGroupVersion.Version, ServiceDemandKind, ServiceDemandResource}, got); diff != "" || len(spec.Versions) != 1 {
 		t.Errorf("names (-want +got):\n%s%d versions", diff, len(spec.Versions))
 	}
 	zones := spec.Versions[0].Schema.OpenAPIV3Schema.Properties.Zones

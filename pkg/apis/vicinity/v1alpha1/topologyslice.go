@@ -1,21 +1,17 @@
-package topologyslice
+package v1alpha1
 
 import (
 	"maps"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// The names of the resource in the API.
+// The names of the resource.
 const (
-	Kind     = "TopologySlice"
-	Resource = "topologyslices"
+	TopologySliceKind     = "TopologySlice"
+	TopologySliceResource = "topologyslices"
 )
-
-// Group is the API group of the resource, with the served version.
-var Group = schema.GroupVersion{Group: "vicinity.dev", Version: "v1alpha1"}
 
 // Limits of a slice. The schema in manifests/webhook/components/topology-slices sets them, too.
 const (
@@ -23,8 +19,8 @@ const (
 	MaxKeys  = 64
 )
 
-// LeaseName is the name of the publisher's Lease, in its own namespace.
-const LeaseName = "vicinity-topology"
+// TopologyLeaseName is the name of the publisher's Lease, in its own namespace.
+const TopologyLeaseName = "vicinity-topology"
 
 // TopologySlice describes some of a cluster's nodes.
 type TopologySlice struct {
@@ -36,17 +32,17 @@ type TopologySlice struct {
 	Keys []string `json:"keys"`
 	// Nodes are the described nodes. If a node is briefly in several slices, the slice with the first name in sort order
 	// counts.
-	Nodes []Node `json:"nodes"`
+	Nodes []NodeTopology `json:"nodes"`
 }
 
-// Node is the topology of a node.
-type Node struct {
+// NodeTopology is the topology of a node.
+type NodeTopology struct {
 	Name   string            `json:"name"`
 	Labels map[string]string `json:"labels,omitempty"`
 }
 
-// List is a list of TopologySlices, called TopologySliceList in the API.
-type List struct {
+// TopologySliceList is a list of TopologySlices.
+type TopologySliceList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata"`
 
@@ -66,23 +62,15 @@ func (s *TopologySlice) DeepCopy() *TopologySlice {
 	return copied
 }
 
-func (n Node) deepCopy() Node {
-	return Node{Name: n.Name, Labels: maps.Clone(n.Labels)}
+func (n NodeTopology) deepCopy() NodeTopology {
+	return NodeTopology{Name: n.Name, Labels: maps.Clone(n.Labels)}
 }
 
 // DeepCopyObject implements runtime.Object.
-func (l *List) DeepCopyObject() runtime.Object {
-	copied := &List{TypeMeta: l.TypeMeta, ListMeta: *l.DeepCopy()}
+func (l *TopologySliceList) DeepCopyObject() runtime.Object {
+	copied := &TopologySliceList{TypeMeta: l.TypeMeta, ListMeta: *l.DeepCopy()}
 	for i := range l.Items {
 		copied.Items = append(copied.Items, *l.Items[i].DeepCopy())
 	}
 	return copied
-}
-
-// AddToScheme registers the types.
-func AddToScheme(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypeWithName(Group.WithKind(Kind), &TopologySlice{})
-	scheme.AddKnownTypeWithName(Group.WithKind(Kind+"List"), &List{})
-	metav1.AddToGroupVersion(scheme, Group)
-	return nil
 }

@@ -45,7 +45,8 @@ func TestTheDaemonDeletesStaleDials(t *testing.T) {
 		dialled <- err
 	}()
 	wait.Until(t, "an unreplied connection", func() bool {
-		return d.countFlows(t, unix.IPPROTO_TCP, func(flow *netlink.ConntrackFlow) bool { return flow.Reverse.SrcIP.String() == "10.244.1.5" }) == 1
+		toEndpoint := func(flow *netlink.ConntrackFlow) bool { return flow.Reverse.SrcIP.String() == "10.244.1.5" }
+		return d.countFlows(t, unix.IPPROTO_TCP, toEndpoint) == 1
 	})
 	text := strings.ReplaceAll(unresponsiveState, firstEndpoint, "")
 	if err := os.WriteFile(filepath.Join(folder, "state.yaml"), []byte(text), 0o600); err != nil {

@@ -240,7 +240,8 @@ func (f *explainFlags) nodesToExplain(stderr io.Writer, all map[string]*model.No
 }
 
 // equalNodesNote ends the text for all nodes.
-const equalNodesNote = "\nNodes with equal decisions are explained once, from the point of view of the first. --node NAME explains one of " +
+const equalNodesNote = "\nNodes with equal decisions are explained once, from the point of view of the first. --node NAME explains " +
+	"one of " +
 	"them, and --all lists each endpoint.\n"
 
 // linuxNodes returns the sorted names of the nodes on which this proxy can run, and prints which are skipped.

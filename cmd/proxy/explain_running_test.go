@@ -85,7 +85,8 @@ func TestExplainQueriesTheRunningProxyForUnreachableNodes(t *testing.T) {
 			defer server.Close()
 			got := proxyCommand(t, "explain", "--manifests", folder, "--node", "node-a", "--metrics-bind-address",
 				strings.TrimPrefix(server.URL, "http://"))
-			if isReported := strings.Contains(got.stderr, "has not replied to node-a since 2026-03-01 12:00:00 UTC: "+test.told); isReported != (test.told != "") {
+			if isReported := strings.Contains(got.stderr, "has not replied to node-a since 2026-03-01 12:00:00 UTC: "+
+				test.told); isReported != (test.told != "") {
 				t.Errorf("stderr: %s", got.stderr)
 			}
 			decides := strings.Contains(got.stdout, "[NodeUnreachable]") || strings.Contains(got.stdout, "[OnlyUnreachable]")

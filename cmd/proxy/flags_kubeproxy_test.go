@@ -211,7 +211,8 @@ func TestInvalidFileIsNotAUsageError(t *testing.T) {
 
 func TestExplainAndRenderReadTheFile(t *testing.T) {
 	path := configFile(t, "hostnameOverride: node-a", "clusterCIDR: 10.244.0.0/16", "ipvs: {scheduler: lc}")
-	if got := proxyCommand(t, "render", "--manifests", stateFolder, "--config", path); !strings.Contains(got.stdout, "!= 10.244.0.0/16 masquerade") {
+	if got := proxyCommand(t, "render", "--manifests", stateFolder, "--config", path); !strings.Contains(got.stdout,
+		"!= 10.244.0.0/16 masquerade") {
 		t.Errorf("render does not recognize pods: %+v", got)
 	}
 	got := proxyCommand(t, "explain", "shop/web", "--manifests", stateFolder, "--config", path)

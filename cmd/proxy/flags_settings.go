@@ -53,7 +53,8 @@ func (f *settingFlags) register(flags *pflag.FlagSet, settings []settingFlag) {
 		return pflag.NormalizedName(name)
 	})
 	flags.StringVar(&f.path, "config", "",
-		"`FILE` with kube-proxy's configuration ("+config.APIVersion+"), and a document of Vicinity ("+config.VicinityKind+") for the flags that "+
+		"`FILE` with kube-proxy's configuration ("+config.APIVersion+"), and a document of Vicinity ("+config.VicinityKind+
+			") for the flags that "+
 			"kube-proxy does not have. Flags override the file, unlike in kube-proxy")
 	for _, setting := range settings {
 		f.add(flags, setting)

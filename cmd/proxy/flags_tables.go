@@ -38,7 +38,8 @@ var clientSettings = []settingFlag{
 
 // clients returns the client settings as package explain needs them. The node may be nil, if it is unknown.
 func (f *stateFlags) clients(node *model.Node) explain.Clients {
-	clients := explain.Clients{PodsUnknown: map[model.Family]string{}, MasqueradeAll: f.settings.MasqueradeAll, TopologySource: f.topologySource}
+	clients := explain.Clients{PodsUnknown: map[model.Family]string{}, MasqueradeAll: f.settings.MasqueradeAll,
+		TopologySource: f.topologySource}
 	clients.NodePorts = f.settings.NodePorts
 	for _, family := range model.Families {
 		if reason := config.PodDetectionMissing(f.settings.LocalTraffic, family, node); reason != "" {

@@ -114,7 +114,8 @@ func TestInvalidVicinityDocumentIsRejected(t *testing.T) {
 		"a field twice":          {"dnsTTL: 5s\ndnsTTL: 6s\n", "dnsTTL: duplicate field"},
 		"an invalid value":       {"dnsTTL: 5ms\n", "dnsTTL 5ms: must be whole seconds, at most 1h0m0s"},
 		"not a duration":         {"dnsTTL: soon\n", `dnsTTL: time: invalid duration "soon"`},
-		"two values":             {"ownTables: always\nlogLevel: loud\n", "logLevel \"loud\" must be one of: debug, info, warn, error\nownTables"},
+		"two values": {"ownTables: always\nlogLevel: loud\n",
+			"logLevel \"loud\" must be one of: debug, info, warn, error\nownTables"},
 	} {
 		_, err := runFlagsWith(t, kubeProxyDocument+"---\n"+vicinityDocument+test.text)
 		if text := fmt.Sprint(err); !strings.Contains(text, "of kind VicinityProxyConfiguration: ") || !strings.Contains(text, test.want) {
@@ -125,7 +126,8 @@ func TestInvalidVicinityDocumentIsRejected(t *testing.T) {
 
 // TestVicinitySettingsAreShownAndWritten: what is written can be read again.
 func TestVicinitySettingsAreShownAndWritten(t *testing.T) {
-	flags, err := runFlagsWith(t, vicinityDocument+"dnsTTL: 7s\ndnsEndpointPodNames: true\nmaster: https://192.0.2.1\n", "--default-max-load", "150%")
+	flags, err := runFlagsWith(t, vicinityDocument+"dnsTTL: 7s\ndnsEndpointPodNames: true\nmaster: https://192.0.2.1\n",
+		"--default-max-load", "150%")
 	if err != nil {
 		t.Fatal(err)
 	}

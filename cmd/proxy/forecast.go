@@ -167,10 +167,12 @@ func (f *forecastFlags) register(flags *pflag.FlagSet) {
 	f.limitFlags.register(flags)
 	registerWhatIf(f, flags, "without-nodes", "what if the Nodes that match a label `SELECTOR` were removed, with their endpoints?",
 		forecast.ParseWithoutNodes)
-	registerWhatIf(f, flags, "evacuate", "what if a `ZONE`, or the Nodes that match a label selector, were being evacuated?", forecast.ParseEvacuate)
+	registerWhatIf(f, flags, "evacuate", "what if a `ZONE`, or the Nodes that match a label selector, were being evacuated?",
+		forecast.ParseEvacuate)
 	registerWhatIf(f, flags, "annotate", "what if a Service had another `ANNOTATION`, written 'NAMESPACE/NAME KEY=VALUE'? The key "+
 		"trafficDistribution is the field; an empty value removes it", forecast.ParseAnnotate)
-	registerWhatIf(f, flags, "scale", "what if a Service had these ready endpoints in a zone: `NAMESPACE/NAME=ZONE:REPLICAS`?", forecast.ParseScale)
+	registerWhatIf(f, flags, "scale", "what if a Service had these ready endpoints in a zone: `NAMESPACE/NAME=ZONE:REPLICAS`?",
+		forecast.ParseScale)
 }
 
 // registerWhatIf registers a flag that adds a change.

@@ -106,7 +106,8 @@ func TestForecastReportsTheCauseBeforeAnyAdvice(t *testing.T) {
 			[]string{"PreferSameNode is set, and has no effect", "kube-controller-manager writes them within seconds"}, noZone,
 		},
 		"one endpoint has no hint": {
-			[]string{noSetting, sameZone, onNodeA, onNodeA + ", hints: {forZones: [{name: za}]}", onNodeC, onNodeC + ", hints: {forZones: [{name: zc}]}"},
+			[]string{noSetting, sameZone, onNodeA, onNodeA + ", hints: {forZones: [{name: za}]}", onNodeC,
+				onNodeC + ", hints: {forZones: [{name: zc}]}"},
 			[]string{"because the ready endpoint 10.244.1.1:80 has no hint. kube-controller-manager writes them within seconds"},
 			"PreferSameZone keeps",
 		},
@@ -176,7 +177,8 @@ func TestExplainReportsASettingWithoutHints(t *testing.T) {
 		got := proxyCommand(t, "explain", "--node", "nb", "--manifests", state)
 		isReported := strings.Contains(strings.Join(strings.Fields(got.stdout), " "), noZone+". It has the label now. "+zoneIsKept)
 		if got.status != 0 || isReported != want {
-			t.Errorf("%s, without zones in slices: reported %v, want %v: status %d\n%s%s", text, isReported, want, got.status, got.stdout, got.stderr)
+			t.Errorf("%s, without zones in slices: reported %v, want %v: status %d\n%s%s", text, isReported, want, got.status, got.stdout,
+				got.stderr)
 		}
 	}
 }

@@ -112,7 +112,8 @@ func TestMissingMeasuredDemandIsExplained(t *testing.T) {
 		args  []string
 		want  []string
 	}{
-		"no ServiceDemand": {boundedState(""), nil, []string{string(v1alpha1.NoUsableDemand), "The bound of shop/web is planned with assumed demand",
+		"no ServiceDemand": {boundedState(""), nil, []string{string(v1alpha1.NoUsableDemand),
+			"The bound of shop/web is planned with assumed demand",
 			"kubectl get servicedemands -A",
 			"component demand", "'forecast --demand FILE' compares"}},
 		"only a ServiceDemand of another Service": {boundedState("", other), nil, []string{string(v1alpha1.NoUsableDemand),
@@ -163,7 +164,8 @@ func TestEachNumberNamesItsDemand(t *testing.T) {
 				planned[projection.Setting] = projection.PlannedWith
 			}
 		}
-		if fmt.Sprint(planned) != fmt.Sprint(test.want) || report.Services[0].DemandSource != test.asks || !strings.HasPrefix(report.Demand, test.says) {
+		if fmt.Sprint(planned) != fmt.Sprint(test.want) || report.Services[0].DemandSource != test.asks ||
+			!strings.HasPrefix(report.Demand, test.says) {
 			t.Errorf("%s: planned with %v, demand from %q: %s", name, planned, report.Services[0].DemandSource, report.Demand)
 		}
 	}
@@ -190,7 +192,8 @@ func TestMeasuredDemandIsRecommended(t *testing.T) {
 			[]string{`vicinity.dev/demand-source: "measured"`}},
 		"a bound that is already planned with measured demand": {boundedState(measuredSetting, demandOfWeb), noAdvice, nil},
 		"a bound without measured demand":                      {boundedState(""), noAdvice, nil},
-		"no bound":                                             {unbounded, adviceForNewBound, []string{`vicinity.dev/demand-source: "measured"`, `vicinity.dev/max-load: "120%"`}},
+		"no bound": {unbounded, adviceForNewBound,
+			[]string{`vicinity.dev/demand-source: "measured"`, `vicinity.dev/max-load: "120%"`}},
 		"no bound, and nothing is measured": {
 			strings.Replace(unbounded, demandOfWeb, "", 1), "with a bound of 120% no endpoint expects", []string{`vicinity.dev/max-load: "120%"`},
 		},

@@ -137,16 +137,19 @@ func TestViolatedBoundIsExplainedWithAFix(t *testing.T) {
 			[]string{string(v1alpha1.NoUsableDemand), "more than its bound of 120% allows"}, "With its bound planned",
 		},
 	} {
-		got := proxyCommand(t, "forecast", "--manifests", threeZonesWith(t, noAnnotations, "annotations: {"+test.annotations+"}"), "--demand", file)
+		got := proxyCommand(t, "forecast", "--manifests", threeZonesWith(t, noAnnotations, "annotations: {"+test.annotations+"}"), "--demand",
+			file)
 		expectInOrder(t, name, got.stdout, test.want)
 		if got.status != 0 || strings.Contains(got.stdout, test.lacks) {
 			t.Errorf("%s: status %d, or the output has %q:\n%s%s", name, got.status, test.lacks, got.stdout, got.stderr)
 		}
 	}
-	headless := threeZonesWith(t, noAnnotations, "annotations: {"+keys+", vicinity.dev/max-load: 120%}", "clusterIP: 10.96.0.10", "clusterIP: None")
+	headless := threeZonesWith(t, noAnnotations, "annotations: {"+keys+", vicinity.dev/max-load: 120%}", "clusterIP: 10.96.0.10",
+		"clusterIP: None")
 	service := forecastOf(t, headless, "--demand", file).Services[0]
 	index := slices.IndexFunc(service.Projections, func(projection forecast.Projection) bool { return projection.Setting == "120% measured" })
-	if index < 0 || service.Advice != nil || !strings.HasPrefix(service.Projections[index].Note, "connections to a headless Service are not counted") {
+	if index < 0 || service.Advice != nil || !strings.HasPrefix(service.Projections[index].Note,
+		"connections to a headless Service are not counted") {
 		t.Errorf("a headless Service has advice, or no note about measured demand: %+v", service)
 	}
 }

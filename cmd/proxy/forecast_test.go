@@ -104,7 +104,8 @@ shop/outside  0 %          -             a
 		"--evacuate zb shop/outside":     "\nshop/outside  0 %          -             b\n",
 		"--annotate shop/free_a.b/c=yes": "\nNothing is different for any Service.\n",
 	} {
-		if got := proxyCommand(t, splitSpacedArgs("forecast --manifests "+folder+" "+args)...); got.status != 0 || !strings.Contains(got.stdout, want) {
+		if got := proxyCommand(t, splitSpacedArgs("forecast --manifests "+folder+" "+args)...); got.status != 0 ||
+			!strings.Contains(got.stdout, want) {
 			t.Errorf("%s: status %d, %s; want %q in\n%s", args, got.status, got.stderr, want, got.stdout)
 		}
 	}
@@ -164,13 +165,16 @@ func TestForecastChecksLimitsInAPipeline(t *testing.T) {
 		"refused connections, as a number":        {"--max-refused 0.05", 1, `^proxy: shop/login: 33 % .*, and --max-refused is 5.0 %\n$`},
 		"the refused share is within the limit":   {"--max-refused 34%", 0, `^$`},
 		"no connection is refused after a change": {"--max-refused 0 --scale shop/login=zone-c:1", 0, `^$`},
-		"a load relative to that before":          {"--max-load 1.4 shop/web --evacuate zone-b", 1, `^proxy: shop/web: .* expects 1.50 times the mean`},
-		"a refused share of more than 100 %":      {"--max-refused 101%", 2, `for "--max-refused" flag: must be from 0 to 1, or from 0% to 100%\n`},
-		"a negative refused share":                {"--max-refused -1%", 2, `for "--max-refused" flag: must be from 0 to 1`},
-		"a refused share that is not a number":    {"--max-refused few", 2, `for "--max-refused" flag: must be a number or a percentage`},
-		"an empty refused share":                  {"--max-refused=", 2, `for "--max-refused" flag: must be a number or a percentage`},
-		"a load without a percent sign":           {"--max-load 120", 2, `for "--max-load" flag: it is a multiple of the mean; did you mean 120%\?`},
-		"no zone to evacuate":                     {"--evacuate=", 2, `for "--evacuate" flag: the name of a zone, or a selector, is missing`},
+		"a load relative to that before": {"--max-load 1.4 shop/web --evacuate zone-b", 1,
+			`^proxy: shop/web: .* expects 1.50 times the mean`},
+		"a refused share of more than 100 %": {"--max-refused 101%", 2,
+			`for "--max-refused" flag: must be from 0 to 1, or from 0% to 100%\n`},
+		"a negative refused share":             {"--max-refused -1%", 2, `for "--max-refused" flag: must be from 0 to 1`},
+		"a refused share that is not a number": {"--max-refused few", 2, `for "--max-refused" flag: must be a number or a percentage`},
+		"an empty refused share":               {"--max-refused=", 2, `for "--max-refused" flag: must be a number or a percentage`},
+		"a load without a percent sign": {"--max-load 120", 2,
+			`for "--max-load" flag: it is a multiple of the mean; did you mean 120%\?`},
+		"no zone to evacuate": {"--evacuate=", 2, `for "--evacuate" flag: the name of a zone, or a selector, is missing`},
 		"a share": {
 			"--min-in-zone 0.8 shop/api", 1, `^proxy: shop/api: 33 % of its connections stay in the zone, and --min-in-zone is 0.8\n$`,
 		},

@@ -83,7 +83,8 @@ func TestDemandFilesAreEscaped(t *testing.T) {
 	check := func(what string, text []byte) {
 		mustSucceed(t, os.WriteFile(file, text, 0o600))
 		for _, more := range []string{"", "-o json", "-o yaml", "-o html", "--evacuate zone-b"} {
-			expectEscaped(t, what, append(splitArgs("forecast --manifests testdata/state --demand"), append([]string{file}, splitArgs(more)...)...)...)
+			expectEscaped(t, what, append(splitArgs("forecast --manifests testdata/state --demand"),
+				append([]string{file}, splitArgs(more)...)...)...)
 		}
 	}
 	for _, text := range []string{

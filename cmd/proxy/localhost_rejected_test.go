@@ -114,7 +114,8 @@ func TestNeighboursAreCountedToo(t *testing.T) {
 	neighbour.Exec("ip", "addr", "del", "127.0.0.1/8", "dev", "lo")
 	neighbour.Exec("ip", "route", "add", "127.0.0.1", "via", "192.0.2.1")
 	nodePortListener, otherListener := listenUDP(t, namespace, ":30053"), listenUDP(t, namespace, ":30054")
-	d := startDaemon(t, namespace, splitArgs("--own-tables never --metrics-bind-address "+rejectedMetrics+" --manifests "+writeState(t, noEndpointState)+
+	d := startDaemon(t, namespace, splitArgs("--own-tables never --metrics-bind-address "+rejectedMetrics+" --manifests "+
+		writeState(t, noEndpointState)+
 		" --feature-gates KubeProxyNFTablesLocalhostNodePorts=true")...)
 	for range 5 {
 		isRefused(t, neighbour, "udp", "127.0.0.1:30053")
@@ -127,7 +128,8 @@ func TestNeighboursAreCountedToo(t *testing.T) {
 		}
 	}
 	if toPort, toOther := received(nodePortListener), received(otherListener); toPort != 0 || toOther != 5 {
-		t.Errorf("a neighbour's datagrams: %d reached the listener at the node port, and %d the one at another port; want 0 and 5", toPort, toOther)
+		t.Errorf("a neighbour's datagrams: %d reached the listener at the node port, and %d the one at another port; want 0 and 5", toPort,
+			toOther)
 	}
 	if ended := d.stop(t); ended.status != 0 {
 		t.Errorf("%+v", ended)

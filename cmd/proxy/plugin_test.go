@@ -58,7 +58,8 @@ contexts: [{name: here, context: {cluster: a, user: me}}, {name: there, context:
 		requests[0].Store(0)
 		requests[1].Store(0)
 		got := pluginCommand(t, splitArgs(test.args)...)
-		if first, second := requests[0].Load() > 0, requests[1].Load() > 0; first != test.first || second == test.first || got.status != test.status {
+		if first, second := requests[0].Load() > 0, requests[1].Load() > 0; first != test.first || second == test.first ||
+			got.status != test.status {
 			t.Errorf("%s: the first server is queried: %t, the second: %t; status %d, %s", test.args, first, second, got.status, got.stderr)
 		}
 	}

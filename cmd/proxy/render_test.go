@@ -77,7 +77,8 @@ func TestRenderTakesTheNodesAddressesFromItsObject(t *testing.T) {
 	for node, want := range map[string]bool{"node-a": true, "node-b": false} {
 		got := proxyCommand(t, splitArgs("render --manifests "+folder+" --node "+node)...)
 		if got.status != 0 || strings.Contains(got.stdout, "172.18.0.2") != want {
-			t.Errorf("%s: exit status %d, or node ports are wrongly served or not served on 172.18.0.2, want served %v:\n%s", node, got.status, want, got.stdout)
+			t.Errorf("%s: exit status %d, or node ports are wrongly served or not served on 172.18.0.2, want served %v:\n%s", node, got.status,
+				want, got.stdout)
 		}
 	}
 }

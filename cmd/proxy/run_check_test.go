@@ -141,7 +141,8 @@ func TestACheckReportsRulesThatMatchFirst(t *testing.T) {
 	namespace.Do(func() {
 		got = proxyCommand(t, "run", "--check", "--config", configFile(t, "mode: nftables"), "--node", "node-a", "--manifests", nodeFolder(t))
 	})
-	for _, want := range []string{"kube-proxy-nftables", "ip kube-proxy", "leftover: kube-proxy in nftables mode also has rules on this node"} {
+	for _, want := range []string{"kube-proxy-nftables", "ip kube-proxy",
+		"leftover: kube-proxy in nftables mode also has rules on this node"} {
 		if got.status != 0 || !strings.Contains(onOneLine(got.stdout), want) {
 			t.Errorf("status %d; the text lacks %q:\n%s", got.status, want, got.stdout)
 		}

@@ -163,7 +163,8 @@ func TestUnknownNodeIsAnError(t *testing.T) {
 		}{
 			{"nobody", folder, `proxy: there is no Node "nobody" in ` + folder + "; --node chooses one of node-a, node-b\n", 1},
 			{"node-aa", folder, `proxy: there is no Node "node-aa" in ` + folder + "; did you mean node-a?\n", 1},
-			{"nobody", withoutNodes, "warning: there is no Node in " + withoutNodes + `, so the labels of "nobody" are unknown, and no endpoint is near it; ` +
+			{"nobody", withoutNodes, "warning: there is no Node in " + withoutNodes +
+				`, so the labels of "nobody" are unknown, and no endpoint is near it; ` +
 				"'kubectl get nodes -o yaml' prints Nodes; found: EndpointSlice (1), Service (1)\n", 0},
 		} {
 			got := proxyCommand(t, append(splitArgs(command), "--node", test.node, "--manifests", test.folder)...)

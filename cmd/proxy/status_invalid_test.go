@@ -90,7 +90,8 @@ func TestStatusShowsTheLastKnownGoodVersion(t *testing.T) {
 			[]string{"Service web"}, []string{"Service shop/web"}, func() { remove("a.yaml") },
 		},
 		{
-			"an invalid label, which does not make the object invalid", changeService("zone-b}", "zone-b, vicinity.dev/evacuate: soon}"), nil, nil, nothing,
+			"an invalid label, which does not make the object invalid", changeService("zone-b}", "zone-b, vicinity.dev/evacuate: soon}"), nil,
+			nil, nothing,
 		},
 	} {
 		step.do()
@@ -117,7 +118,8 @@ func TestStatusShowsTheLastKnownGoodVersion(t *testing.T) {
 	write("refused.yaml", string(alwaysInvalid))
 	waitForInvalid("Service refused")
 	node, exit := nodeStatusIn(t, namespace, at)
-	if exit != exitIncomplete || !node.InSync || len(node.Invalid) != 1 || !node.Invalid[0].ReportedByProxy || node.Invalid[0].HasLastKnownGood {
+	if exit != exitIncomplete || !node.InSync || len(node.Invalid) != 1 || !node.Invalid[0].ReportedByProxy ||
+		node.Invalid[0].HasLastKnownGood {
 		t.Errorf("an object without a known good version: exit status %d, %+v; want %d", exit, node, exitIncomplete)
 	}
 	remove("refused.yaml")

@@ -261,8 +261,9 @@ func TestOddFilesAreReadAsTheyAre(t *testing.T) {
 		status     int
 		summary    string
 	}{
-		"an empty file":     {"a.yaml", "", nil, 0, "0 objects checked, 0 denied, 0 warnings"},
-		"a byte order mark": {"a.yaml", "\xef\xbb\xbf" + bad, []string{"a.yaml:7: Service shop/web: " + badFinding + " ... (deny)"}, 1, oneDenied},
+		"an empty file": {"a.yaml", "", nil, 0, "0 objects checked, 0 denied, 0 warnings"},
+		"a byte order mark": {"a.yaml", "\xef\xbb\xbf" + bad, []string{"a.yaml:7: Service shop/web: " + badFinding + " ... (deny)"}, 1,
+			oneDenied},
 		"Windows line breaks": {"a.yaml", "# x\r\n" + strings.ReplaceAll(bad, "\n", "\r\n"),
 			[]string{"a.yaml:8: Service shop/web: " + badFinding + " ... (deny)"}, 1, oneDenied},
 		"anchors and merges": {"a.yaml", "apiVersion: v1\nkind: List\nitems:\n- &a\n  apiVersion: v1\n  kind: Service\n  metadata: {name: a}\n" +

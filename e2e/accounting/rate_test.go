@@ -127,7 +127,8 @@ func TestRestartCountsEachConnectionOnce(t *testing.T) {
 	long.port = transferPort
 	s.write()
 	s.addReferenceCounters(s.client.Namespace)
-	smallSeries, longSeries := connectionsOf(small, expectedSeries{"other_zone", "*", ""}), connectionsOf(long, expectedSeries{"other_zone", "*", ""})
+	smallSeries, longSeries := connectionsOf(small, expectedSeries{"other_zone", "*", ""}),
+		connectionsOf(long, expectedSeries{"other_zone", "*", ""})
 	counted := func() map[string]uint64 {
 		return s.nonzeroSeries(s.local, "vicinity_service_connections_total")
 	}

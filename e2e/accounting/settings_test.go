@@ -33,7 +33,8 @@ func TestAccountingDoesNotChangeRules(t *testing.T) {
 	without := s.start(s.local, s.command(s.local))
 	before := rules()
 	if s.hasDestroyListener(s.local) || s.conntrackAcct() != "0" {
-		t.Errorf("without --traffic-accounting: listener for destroy events %v, nf_conntrack_acct %s", s.hasDestroyListener(s.local), s.conntrackAcct())
+		t.Errorf("without --traffic-accounting: listener for destroy events %v, nf_conntrack_acct %s", s.hasDestroyListener(s.local),
+			s.conntrackAcct())
 	}
 	if diff := cmp.Diff(map[string]uint64{}, s.nonzeroSeries(s.local, counters...)); diff != "" {
 		t.Errorf("counts without --traffic-accounting (-want +got):\n%s", diff)

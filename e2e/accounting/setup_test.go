@@ -76,7 +76,8 @@ func (s *service) clusterIP(family model.Family) netip.AddrPort {
 func newSetup(t testing.TB) *setup {
 	t.Helper()
 	s := &setup{t: t, network: fabrictest.New(t), manifests: t.TempDir()}
-	for name, node := range map[string]**fabric.Node{"local": &s.local, "in-zone": &s.sameZone, "off-zone": &s.otherZone, "no-zone": &s.noZone} {
+	for name, node := range map[string]**fabric.Node{"local": &s.local, "in-zone": &s.sameZone, "off-zone": &s.otherZone,
+		"no-zone": &s.noZone} {
 		var err error
 		*node, err = s.network.AddNode(name)
 		must.Succeed(t, err)

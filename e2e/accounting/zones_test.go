@@ -31,7 +31,8 @@ func TestThreeZones(t *testing.T) {
 	s := newSetup(t)
 	itself := s.addPod(s.local, "itself")
 	onLocal, onSameZone := s.addPod(s.local, "on-local"), s.addPod(s.sameZone, "on-in-zone")
-	onOtherZone, onNoZone, withoutNode := s.addPod(s.otherZone, "on-off-zone"), s.addPod(s.noZone, "on-no-zone"), s.addPod(s.otherZone, "no-node")
+	onOtherZone, onNoZone, withoutNode := s.addPod(s.otherZone, "on-off-zone"), s.addPod(s.noZone, "on-no-zone"),
+		s.addPod(s.otherZone, "no-node")
 	series := map[*service]expectedSeries{
 		s.add("same-node", allKeys, endpoint{pod: onLocal}):                     {"same_node", "kubernetes.io/hostname", "zone-a"},
 		s.add("same-zone", allKeys, endpoint{pod: onSameZone}):                  {"same_zone", "topology.kubernetes.io/zone", "zone-a"},
@@ -87,7 +88,8 @@ func TestThreeZones(t *testing.T) {
 		return s.nonzeroSeries(s.local, "vicinity_connections_total", "vicinity_service_connections_total")
 	})
 	for _, node := range []*fabric.Node{s.sameZone, s.otherZone} {
-		if diff := cmp.Diff(map[string]uint64{}, s.nonzeroSeries(node, "vicinity_connections_total", "vicinity_traffic_bytes_total")); diff != "" {
+		if diff := cmp.Diff(map[string]uint64{}, s.nonzeroSeries(node, "vicinity_connections_total",
+			"vicinity_traffic_bytes_total")); diff != "" {
 			t.Errorf("counts on %s, which has only endpoints (-want +got):\n%s", node.Name, diff)
 		}
 	}
@@ -135,7 +137,8 @@ func (s *setup) expectBytes(series map[*service]expectedSeries, references ...ma
 				labels.zone, direction)] += bytes
 		}
 	}
-	got := s.nonzeroSeries(s.local, "vicinity_service_traffic_bytes_total", "vicinity_traffic_bytes_total", "vicinity_zone_traffic_bytes_total")
+	got := s.nonzeroSeries(s.local, "vicinity_service_traffic_bytes_total", "vicinity_traffic_bytes_total",
+		"vicinity_zone_traffic_bytes_total")
 	if diff := cmp.Diff(want, got); diff != "" {
 		s.t.Errorf("bytes (-counted by the clients' kernels +by the proxy):\n%s", diff)
 	}

@@ -226,7 +226,8 @@ func TestMeasuredDemandIsWatched(t *testing.T) {
 	p.writeDemand("web", 200_000)
 	f.waitUntil("the new measured demand", hasDemand(web, 200_000))
 	p.writeDemand("web", 1_000_001)
-	finding := fmt.Sprintf("ServiceDemand %s: zones: Invalid value: 1000001: the sum must not be greater than 1000000, the demand of all zones", web)
+	finding := fmt.Sprintf("ServiceDemand %s: zones: Invalid value: 1000001: the sum must not be greater than 1000000, the demand of "+
+		"all zones", web)
 	wait.Equal(t, "the invalid object is rejected", []string{finding}, f.rejectedDemands)
 	if !f.holds(hasDemand(web, 200_000)) {
 		t.Error("the last known good version is not active")
@@ -310,7 +311,8 @@ func TestForbiddenDemandDoesNotBlock(t *testing.T) {
 		{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"servicecidrs"}, Verbs: list},
 	}
 	lease := rbacv1.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get"}}
-	demandObjects := rbacv1.PolicyRule{APIGroups: []string{v1alpha1.SchemeGroupVersion.Group}, Resources: []string{v1alpha1.ServiceDemandResource}, Verbs: list}
+	demandObjects := rbacv1.PolicyRule{APIGroups: []string{v1alpha1.SchemeGroupVersion.Group},
+		Resources: []string{v1alpha1.ServiceDemandResource}, Verbs: list}
 	for _, test := range []struct {
 		name, user string
 		granted    []rbacv1.PolicyRule

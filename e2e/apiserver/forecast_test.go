@@ -63,7 +63,8 @@ func TestCommandsPlanWithMeasuredDemandLikeProxies(t *testing.T) {
 	}{
 		{"the Lease is current", func() {}, withLease, "measured", ""},
 		{"the Lease is forbidden", func() {}, withoutLease, "measured", ""},
-		{"the Lease is expired", func() { p.renewLease(time.Now().Add(-2 * time.Hour)) }, withLease, "labels", string(v1alpha1.DemandLeaseNotRenewed)},
+		{"the Lease is expired", func() { p.renewLease(time.Now().Add(-2 * time.Hour)) }, withLease, "labels",
+			string(v1alpha1.DemandLeaseNotRenewed)},
 		{"there is no Lease", p.deleteLease, withLease, "labels", string(v1alpha1.DemandNotPublished)},
 	} {
 		step.prepare()

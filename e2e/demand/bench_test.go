@@ -182,7 +182,8 @@ func (c *fakeCluster) publishAll(b *testing.B) {
 		}
 		const share = v1alpha1.PPM / (2 + busyZoneFactor)
 		object := demandOf(service.Namespace, service.Name, nil)
-		object.Zones = []v1alpha1.ZoneDemand{{Zone: "a", DemandPPM: share}, {Zone: "b", DemandPPM: busyZoneFactor * share}, {Zone: "c", DemandPPM: share}}
+		object.Zones = []v1alpha1.ZoneDemand{{Zone: "a", DemandPPM: share}, {Zone: "b", DemandPPM: busyZoneFactor * share},
+			{Zone: "c", DemandPPM: share}}
 		object.Labels = map[string]string{"app.kubernetes.io/managed-by": "vicinity-webhook"}
 		object.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: service.Name, UID: service.UID}}
 		return writer.Create(b.Context(), object)

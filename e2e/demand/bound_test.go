@@ -192,7 +192,8 @@ func TestLoadBoundHoldsWithMeasuredDemand(t *testing.T) {
 	if after := objectOf(t, c.client, "web"); math.Abs(float64(zoneDemand(after, busyZone))-float64(zoneDemand(before, busyZone))) > 25_000 {
 		t.Errorf("the successor published %v, want %v", after.Zones, before.Zones)
 	}
-	if current := c.writtenElements(t); objectOf(t, c.client, "web").ResourceVersion == before.ResourceVersion && !maps.Equal(current, elements) {
+	if current := c.writtenElements(t); objectOf(t, c.client, "web").ResourceVersion == before.ResourceVersion &&
+		!maps.Equal(current, elements) {
 		t.Errorf("elements were written without new demand: %v after %v", current, elements)
 	}
 

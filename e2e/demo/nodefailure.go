@@ -49,7 +49,8 @@ func (s *setup) playNodeFailure(ctx context.Context, p *page) (result string, mi
 		return "", nil, err
 	}
 	failed := s.locations[slices.IndexFunc(s.locations, func(p location) bool { return p.node.Name == failedNode })]
-	load := loadTopology{clients: slices.DeleteFunc(slices.Clone(s.locations), func(p location) bool { return p == failed }), webs: s.locations}
+	load := loadTopology{clients: slices.DeleteFunc(slices.Clone(s.locations), func(p location) bool { return p == failed }),
+		webs: s.locations}
 	if err := load.dialAll(ctx, s.locations); err != nil {
 		return "", nil, err
 	}
@@ -169,7 +170,8 @@ func (s *setup) waitForUnreachable(ctx context.Context, unreachable int) error {
 	for _, proxy := range s.proxies {
 		for proxy.node.Name != failedNode {
 			reachability, err := proxy.reachability(ctx)
-			if err == nil && reachability.Families["IPv4"].WithBaseline == len(s.locations)-1-unreachable && len(reachability.Unreachable) == unreachable {
+			if err == nil && reachability.Families["IPv4"].WithBaseline == len(s.locations)-1-unreachable &&
+				len(reachability.Unreachable) == unreachable {
 				break
 			}
 			if ctx.Err() != nil {

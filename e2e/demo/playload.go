@@ -42,7 +42,8 @@ func (s *setup) playLoad(ctx context.Context, p *page) (result string, mistakes 
 	result = fmt.Sprintf("Zone preference alone gave the busiest web pod %.2f times the mean. "+
 		"With max-load %s it got %.2f%s, and %.0f %% stayed in zone. With nine of ten clients in one zone it got %.2f, and %.2f%s once demand "+
 		"was measured.",
-		withoutBound.relativeLoad(withoutBound.busiest()), maxLoad, balanced.relativeLoad(balanced.busiest()), balanced.byChance(), 100*balanced.stayedShare(),
+		withoutBound.relativeLoad(withoutBound.busiest()), maxLoad, balanced.relativeLoad(balanced.busiest()), balanced.byChance(),
+		100*balanced.stayedShare(),
 		overloaded.relativeLoad(overloaded.busiest()), balancedAgain.relativeLoad(balancedAgain.busiest()), balancedAgain.byChance())
 	return result, slices.Concat(mistakes, moreMistakes), nil
 }

@@ -88,7 +88,8 @@ func (s *setup) writeDemand(topology loadTopology) error {
 	var zones []v1alpha1.ZoneDemand
 	for _, letter := range zoneLetters {
 		name := "zone-" + letter
-		zones = append(zones, v1alpha1.ZoneDemand{Zone: name, DemandPPM: uint32(topology.demandIn(name) * v1alpha1.PPM / float64(topology.total()))})
+		zones = append(zones, v1alpha1.ZoneDemand{Zone: name,
+			DemandPPM: uint32(topology.demandIn(name) * v1alpha1.PPM / float64(topology.total()))})
 	}
 	return s.write("demand", map[string]any{
 		"Zones": zones, "Nodes": len(topology.clients), "PerMinute": topology.total(), "Since": time.Now().UTC().Format(time.RFC3339),

@@ -77,7 +77,8 @@ func TestResponsesEqualCoreDNSWithoutPreference(t *testing.T) {
 				if proxy.Rcode == miekg.RcodeRefused {
 					refused++
 				} else if compared++; answerText(proxy)+additionalText(proxy) != answerText(cluster)+additionalText(cluster) {
-					t.Errorf("%s %s:\nthe proxy      %s%s\nthe cluster's  %s%s", typ, name, answerText(proxy), additionalText(proxy), answerText(cluster), additionalText(cluster))
+					t.Errorf("%s %s:\nthe proxy      %s%s\nthe cluster's  %s%s", typ, name, answerText(proxy), additionalText(proxy),
+						answerText(cluster), additionalText(cluster))
 				}
 				if answerText(cache) != answerText(cluster) {
 					t.Errorf("%s %s:\nby the cache   %s\nthe cluster's  %s", typ, name, answerText(cache), answerText(cluster))
@@ -101,7 +102,8 @@ func hasAnswer(answer *miekg.Msg, err error) error {
 // namesOf returns names of a Service: its own, those of its ports, and those of its endpoints.
 func namesOf(h headless) []string {
 	names := []string{
-		h.fullName(), strings.ToUpper(h.fullName()), "_x._tcp." + h.fullName(), "x." + h.fullName(), "x." + h.name + ".default.pod.cluster.local.",
+		h.fullName(), strings.ToUpper(h.fullName()), "_x._tcp." + h.fullName(), "x." + h.fullName(),
+		"x." + h.name + ".default.pod.cluster.local.",
 	}
 	for _, port := range append(h.ports, httpPort) {
 		if port.Name != "" {

@@ -218,7 +218,8 @@ func (o *objects) someEndpoints() []string {
 func (o *objects) change() {
 	o.t.Helper()
 	o.changeCount++
-	unrelated := app{name: fmt.Sprintf("unrelated-%d", o.changeCount%4), number: 100 + o.changeCount%4, affinity: []string{"None", "ClientIP"}[o.changeCount%2]}
+	unrelated := app{name: fmt.Sprintf("unrelated-%d", o.changeCount%4), number: 100 + o.changeCount%4,
+		affinity: []string{"None", "ClientIP"}[o.changeCount%2]}
 	switch o.random.IntN(6) {
 	case 0:
 		o.updateEndpoints(web, o.someEndpoints()...)

@@ -86,7 +86,8 @@ func TestCanaryLosesNoConnection(t *testing.T) {
 		t.Errorf("a connection from %s to %s was lost: %v", lost.client, lost.to, lost.err)
 	}
 	dials := s.traffic.dials.Load()
-	t.Logf("%d changes each way, %d connections; lost because kube-proxy stopped before Vicinity served: %d", canaryRuns, dials, expectedLosses)
+	t.Logf("%d changes each way, %d connections; lost because kube-proxy stopped before Vicinity served: %d", canaryRuns, dials,
+		expectedLosses)
 	if int64(expectedLosses) > dials/dialsPerLoss {
 		t.Errorf("%d of %d connections were lost on the way to Vicinity, want at most 1 in %d", expectedLosses, dials, dialsPerLoss)
 	}

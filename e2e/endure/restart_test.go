@@ -115,7 +115,8 @@ func TestNoConnectionIsLostWhenProxyIsKilled(t *testing.T) {
 	wait.Until(t, "enough connections to be conclusive", func() bool { return t.Failed() || tr.dials.Load() >= enough })
 	stop()
 	t.Logf("%d kills, %d of them before the first sync was logged; %d changes; %d new connections, %d with session affinity, "+
-		"%d replies on open ones, %d UDP queries, %d retransmitted", kills, beforeFirstSync, changing.count, tr.dials.Load(), tr.withAffinity.Load(),
+		"%d replies on open ones, %d UDP queries, %d retransmitted", kills, beforeFirstSync, changing.count, tr.dials.Load(),
+		tr.withAffinity.Load(),
 		tr.replies.Load(), tr.datagrams.Load(), tr.retransmitted.Load())
 	if beforeFirstSync < kills/10 || beforeFirstSync > kills*9/10 {
 		t.Errorf("%d of %d kills came before the first sync, so half of it was not tested", beforeFirstSync, kills)

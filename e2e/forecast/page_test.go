@@ -161,7 +161,8 @@ func TestPageOfTenServicesByKeyboard(t *testing.T) {
 		"var(--node),var(--zone),var(--region),var(--over)")
 	b.expect("the refused share", `document.querySelector("#settings .over").textContent`, "3.3 %")
 	b.expect("the Services", rows+`.length`, 10)
-	b.expect("the first Service, with the most refused connections", `[...`+rows+`[0].cells].slice(0, 4).map((cell) => cell.textContent).join()`,
+	b.expect("the first Service, with the most refused connections",
+		`[...`+rows+`[0].cells].slice(0, 4).map((cell) => cell.textContent).join()`,
 		"shop/login,4,33 %,0 %")
 	b.expect("in red", rows+`[0].cells[2].firstChild.className`, "over")
 	b.expect("the next Service, with the most avoidable traffic to other zones", rows+`[1].cells[0].textContent`, "shop/api")

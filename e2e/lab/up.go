@@ -94,7 +94,8 @@ func completeOptions(options cluster.Options, dir string) (cluster.Options, erro
 			return options, err
 		}
 	}
-	options.WebhookManifests, options.Webhook, err = resolveComponent("--install-webhook", options.WebhookManifests, "--webhook-binary", options.Webhook)
+	options.WebhookManifests, options.Webhook, err = resolveComponent("--install-webhook", options.WebhookManifests, "--webhook-binary",
+		options.Webhook)
 	return options, err
 }
 

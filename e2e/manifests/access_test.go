@@ -148,7 +148,8 @@ func TestTheDemandComponentLetsProxiesReadServiceDemands(t *testing.T) {
 		parseOnly(t, string(text), kind, into)
 	}
 	list := rbacv1.PolicyRule{
-		Verbs: []string{"list", "watch"}, APIGroups: []string{v1alpha1.SchemeGroupVersion.Group}, Resources: []string{v1alpha1.ServiceDemandResource},
+		Verbs: []string{"list", "watch"}, APIGroups: []string{v1alpha1.SchemeGroupVersion.Group},
+		Resources: []string{v1alpha1.ServiceDemandResource},
 	}
 	get := rbacv1.PolicyRule{
 		Verbs: []string{"get"}, APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"},
@@ -158,7 +159,8 @@ func TestTheDemandComponentLetsProxiesReadServiceDemands(t *testing.T) {
 		t.Errorf("rules of the ClusterRole and the Role (-want +got):\n%s", diff)
 	}
 	proxies := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "kube-system", Name: "vicinity-proxy"}}
-	if diff := cmp.Diff([][]rbacv1.Subject{proxies, proxies}, [][]rbacv1.Subject{clusterRoleBinding.Subjects, roleBinding.Subjects}); diff != "" {
+	if diff := cmp.Diff([][]rbacv1.Subject{proxies, proxies},
+		[][]rbacv1.Subject{clusterRoleBinding.Subjects, roleBinding.Subjects}); diff != "" {
 		t.Errorf("subjects (-want +got):\n%s", diff)
 	}
 	names := []string{clusterRoleBinding.RoleRef.Name, roleBinding.RoleRef.Name, role.Namespace, roleBinding.Namespace}

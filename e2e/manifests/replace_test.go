@@ -199,7 +199,8 @@ func TestTheReadmeReplacesKubeProxy(t *testing.T) {
 
 	c.runChapter(t, "Go back to kube-proxy")
 	c.expectServedBy(t, "kube-proxy", "vicinity")
-	if leftovers := c.run(t, c.dir, "kubectl", "-n", "kube-system", "get", "jobs,pods", "-o", "name"); strings.Contains(leftovers, "cleanup") ||
+	if leftovers := c.run(t, c.dir, "kubectl", "-n", "kube-system", "get", "jobs,pods", "-o", "name"); strings.Contains(leftovers,
+		"cleanup") ||
 		strings.Contains(leftovers, "vicinity") {
 		t.Errorf("leftover objects:\n%s", leftovers)
 	}
@@ -252,7 +253,8 @@ func (c *realCluster) waitForServices(t *testing.T) {
 	}
 	must.Succeed(t, os.WriteFile(path, without, 0o600))
 	c.run(t, c.dir, "sh", "-euxc", script(t, nodeCondition, "Remove it"))
-	if leftovers := c.run(t, c.dir, "kubectl", "get", "nodes,validatingadmissionpolicies", "-o", "yaml"); strings.Contains(leftovers, "ServicesReady") {
+	if leftovers := c.run(t, c.dir, "kubectl", "get", "nodes,validatingadmissionpolicies", "-o", "yaml"); strings.Contains(leftovers,
+		"ServicesReady") {
 		t.Errorf("the condition still exists:\n%s", leftovers)
 	}
 }

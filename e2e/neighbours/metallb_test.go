@@ -203,7 +203,8 @@ func TestMetalLB(t *testing.T) {
 	testNeighbour(t, neighbour{
 		start: (*machine).startSpeaker,
 		update: func(m *machine) {
-			m.testbed.balancers.api.Kubectl(m.testbed.t, "annotate", "--overwrite", "-n", metallbNamespace, "l2advertisement", "all", "touched="+m.Name)
+			m.testbed.balancers.api.Kubectl(m.testbed.t, "annotate", "--overwrite", "-n", metallbNamespace, "l2advertisement", "all",
+				"touched="+m.Name)
 		},
 		restart: func(m *machine) { m.stop(); m.startSpeaker() },
 		check:   func(tb *testbed) { tb.expectAnnounced("announced") },

@@ -84,7 +84,8 @@ func TestTheRightIsBoundToOneConditionOfOneNode(t *testing.T) {
 		})
 	}
 	t.Run("the policy does not restrict other users", func(t *testing.T) {
-		got, err := tryPatch(t, api, api.AdminConfig(), "node-b", `{"status": {"conditions": [`+ownConditionTrue+`, {"type": "Ready", "status": "False"}]}}`)
+		got, err := tryPatch(t, api, api.AdminConfig(), "node-b", `{"status": {"conditions": [`+ownConditionTrue+
+			`, {"type": "Ready", "status": "False"}]}}`)
 		if got != applied {
 			t.Errorf("outcome of an administrator's patch: %q, want %q: %v", got, applied, err)
 		}

@@ -132,7 +132,8 @@ func (f flapping) run(t *testing.T, dials int) {
 	t.Logf("%d switches, %d dials: %d replied, %d hung after connecting, %d never connected (%v); %d stale entries deleted; "+
 		"the kernel reported %d entries deleted by request: %d unreplied, %d closed, %d open; %d packets were lost on the link",
 		switches, dials, load.replied.Load(), load.hung.Load(), load.failed.Load(), load.failure.Load(), cleaning.count(model.TCP),
-		deletions.unreplied.Load()+deletions.closed.Load()+deletions.open.Load(), deletions.unreplied.Load(), deletions.closed.Load(), deletions.open.Load(), lossyPath.Dropped())
+		deletions.unreplied.Load()+deletions.closed.Load()+deletions.open.Load(), deletions.unreplied.Load(), deletions.closed.Load(),
+		deletions.open.Load(), lossyPath.Dropped())
 	tolerated := int64(0)
 	if f.isOldKernel {
 		tolerated = int64(dials) / 1000

@@ -82,7 +82,8 @@ func TestAUDPFlowEndsWhenTheNodeObjectNamesAnotherAddress(t *testing.T) {
 	t.Parallel()
 	n := newSecondNodePorts(t, onPrimary)
 	n.setNodeAddrs(n.node.IPv4, secondAddrs[1])
-	ending, continuing := openConnections(t, n.clients(), secondUDP[1:]), openConnections(t, n.clients(), overNetworks(n.ownPaths()[:3], "udp"))
+	ending, continuing := openConnections(t, n.clients(), secondUDP[1:]),
+		openConnections(t, n.clients(), overNetworks(n.ownPaths()[:3], "udp"))
 	n.setNodeAddrs(n.node.IPv4, n.node.IPv6)
 	expectNext(t, "IPv6, whose address changed", ending, isUnreplied)
 	expectContinues(t, "IPv4, whose address is unchanged", continuing)

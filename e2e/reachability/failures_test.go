@@ -50,7 +50,8 @@ func TestADeadNodeThatCannotBeDistinguishedFromALivingOneStays(t *testing.T) {
 			if scene.outcome != "" {
 				s.expectOutcome(scene.outcome)
 			}
-			if withoutBaseline := s.metric("vicinity_reachability_targets", `state="without_baseline"`); withoutBaseline != float64(2*s.unresponsive) {
+			if withoutBaseline := s.metric("vicinity_reachability_targets",
+				`state="without_baseline"`); withoutBaseline != float64(2*s.unresponsive) {
 				t.Errorf("%v targets without a baseline, want %d", withoutBaseline, 2*s.unresponsive)
 			}
 		})

@@ -71,7 +71,8 @@ func watchRollout(ctx context.Context, namespace string, services ...*corev1.Ser
 	var windows []window
 	for deadline := time.Now().Add(waitTimeout); time.Now().Before(deadline); {
 		w := window{}
-		for _, got := range dialTogether(ctx, podClients, targets, dialling{count: 150, timeout: successTimeout, interval: 10 * time.Millisecond}) {
+		for _, got := range dialTogether(ctx, podClients, targets,
+			dialling{count: 150, timeout: successTimeout, interval: 10 * time.Millisecond}) {
 			Expect(got.err).NotTo(HaveOccurred())
 			w[nameOf[got.to]] = w[nameOf[got.to]].plus(got.results)
 		}

@@ -378,7 +378,8 @@ func statusOf(i, beat int) corev1.NodeStatus {
 	heartbeat := metav1.NewTime(time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC).Add(time.Duration(beat) * 5 * time.Minute))
 	for _, name := range []corev1.NodeConditionType{"MemoryPressure", "DiskPressure", "PIDPressure", "Ready"} {
 		status.Conditions = append(status.Conditions, corev1.NodeCondition{
-			Type: name, Status: "False", Reason: "KubeletHasSufficient", Message: "kubelet has sufficient of it available", LastHeartbeatTime: heartbeat,
+			Type: name, Status: "False", Reason: "KubeletHasSufficient", Message: "kubelet has sufficient of it available",
+			LastHeartbeatTime: heartbeat,
 		})
 	}
 	return status

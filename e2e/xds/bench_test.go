@@ -100,7 +100,8 @@ func BenchmarkManyStreams(b *testing.B) {
 	built, err := programs()
 	must.Succeed(b, err)
 	controlPlaneServer := func() *exec.Cmd { return exec.Command(built.Path(binaries.XDS, "xds"), "cache") }
-	for name, server := range map[string]func() *exec.Cmd{"vicinity": func() *exec.Cmd { return ourServerCommand(b) }, "go-control-plane": controlPlaneServer} {
+	for name, server := range map[string]func() *exec.Cmd{"vicinity": func() *exec.Cmd { return ourServerCommand(b) },
+		"go-control-plane": controlPlaneServer} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
 				benchmarkManyStreams(b, server(), exec.Command(built.Path(binaries.XDS, "xds"), "streams"))

@@ -404,7 +404,8 @@ func TestAKilledDaemonFailsNoCall(t *testing.T) {
 	}
 	now.ready[0] = false
 	s.apply(now)
-	wait.Equal(t, "servers that reply after the last start", s.servers[2].name, func() string { return strings.Join(s.serversThroughXDS(c, 20), " ") })
+	wait.Equal(t, "servers that reply after the last start", s.servers[2].name,
+		func() string { return strings.Join(s.serversThroughXDS(c, 20), " ") })
 }
 
 // TestATierThatDropsPackets checks that gRPC leaves the tier after its own timeout of ten seconds, and that a call

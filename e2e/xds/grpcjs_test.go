@@ -32,7 +32,8 @@ func (f *fixture) callFromGRPCJS(calls, servers int) results {
 // the first refuses connections.
 func TestGRPCJSReachesTheFirstTier(t *testing.T) {
 	s := newFixture(t)
-	local, zone, other, far := s.startBackend("node-1", "a"), s.startBackend("node-2", "a"), s.startBackend("node-3", "a"), s.startBackend("node-4", "b")
+	local, zone, other, far := s.startBackend("node-1", "a"), s.startBackend("node-2", "a"), s.startBackend("node-3", "a"),
+		s.startBackend("node-4", "b")
 	s.serve([]policy.Key{policy.Zone, policy.AnyNode}, local, zone, other, far)
 	s.completeSync()
 	got := s.callFromGRPCJS(90, 3)

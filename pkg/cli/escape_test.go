@@ -42,7 +42,8 @@ func TestUsageErrorsAreOneLineEach(t *testing.T) {
 	var stdout, stderr strings.Builder
 	wrapped := fmt.Errorf("three: %w", errors.Join(errors.New("a"), errors.New("b")))
 	nested := errors.Join(errors.New("one"), errors.Join(errors.New("two"+hostile.Text), wrapped))
-	status := cli.Run(t.Context(), printCommand(nil, nil, cli.UsageError{Err: nested}), []string{"print"}, strings.NewReader(""), &stdout, &stderr)
+	status := cli.Run(t.Context(), printCommand(nil, nil, cli.UsageError{Err: nested}), []string{"print"}, strings.NewReader(""), &stdout,
+		&stderr)
 	lines := strings.Split(stderr.String(), "\n")
 	if status != cli.Usage || len(lines) != 6 || lines[0] != "program: one" || !strings.HasPrefix(lines[1], "program: two") ||
 		lines[2] != "program: three: a; b" || hostile.Found(stderr.String()) != "" {

@@ -60,7 +60,8 @@ func TestNothingIsContestedWhenAllAreRemoved(t *testing.T) {
 	}
 	cluster.Apply(deletions)
 	if maxContested < 3 || cluster.Contested() != 0 || len(cluster.claims.byFrontend) != 0 {
-		t.Errorf("at most %d frontends were contested, want 3 or more; after all Services were removed, %d are, and %d have claims, want none", maxContested, cluster.Contested(), len(cluster.claims.byFrontend))
+		t.Errorf("at most %d frontends were contested, want 3 or more; after all Services were removed, %d are, and %d have claims, want "+
+			"none", maxContested, cluster.Contested(), len(cluster.claims.byFrontend))
 	}
 }
 

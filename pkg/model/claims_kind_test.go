@@ -77,7 +77,8 @@ func TestNodePortOverridesExternalIPOnNodeAddress(t *testing.T) {
 				{changeOf(withNodePort), "given with-ip", nodeIP + ":80/TCP"},
 				{changeOf(named("given")), "given with-ip", ""},
 				{changeOf(claimant("given", 2, uncontestedIP2).withNodePort(81)), "given", ""},
-				{changeOf(withNodePort, claimant("with-ip", 1, uncontestedIP1).withExternalIPs(nodeIP).withNodePort(82)), "given with-ip", nodeIP + ":80/TCP"},
+				{changeOf(withNodePort, claimant("with-ip", 1, uncontestedIP1).withExternalIPs(nodeIP).withNodePort(82)), "given with-ip",
+					nodeIP + ":80/TCP"},
 				{localAddrs("10.244.0.9"), "with-ip", ""},
 			} {
 				if got := namesText(cluster.Apply(step.change)); got != step.dirty {

@@ -39,7 +39,8 @@ func TestNodeAddressesAffectServicesWithSourceRanges(t *testing.T) {
 		"ServiceCIDRs":                  {Change{ServiceCIDRs: map[string][]netip.Prefix{"kubernetes": prefixes("10.96.0.0/16")}}, ""},
 		"this node's object is deleted": {Change{Nodes: map[string]*Node{"node-1": nil}}, ""},
 		"this node is not eligible": {
-			changeOf(&Node{Name: "node-1", Labels: map[string]string{zoneLabel: "a"}, Addresses: addrs("192.0.2.10"), IneligibleReason: "reason"}), "",
+			changeOf(&Node{Name: "node-1", Labels: map[string]string{zoneLabel: "a"}, Addresses: addrs("192.0.2.10"),
+				IneligibleReason: "reason"}), "",
 		},
 		"this node's rack and address": {
 			changeOf(&Node{Name: "node-1", Labels: map[string]string{zoneLabel: "a", rackLabel: "1"}, Addresses: addrs("192.0.2.11")}), affected,

@@ -122,7 +122,8 @@ func TestApplyReturnsAffectedServices(t *testing.T) {
 		"this node's zone: also Services that may have hints": {
 			changeOf(nodeWith("node-1", zoneLabel+"=c", rackLabel+"=1", "colour=red")), "elsewhere plain zones",
 		},
-		"this node's rack: Services with rack keys": {changeOf(nodeWith("node-1", zoneLabel+"=a", rackLabel+"=9", "colour=red")), "elsewhere racks"},
+		"this node's rack: Services with rack keys": {changeOf(nodeWith("node-1", zoneLabel+"=a", rackLabel+"=9", "colour=red")),
+			"elsewhere racks"},
 		"a new node with endpoints": {
 			changeOf(nodeWith("node-3", zoneLabel+"=a", rackLabel+"=1")), "racks zones",
 		},

@@ -129,7 +129,8 @@ func TestFrontendsAreOrderedByAddressProtocolAndPort(t *testing.T) {
 		return Frontend{Addr: netip.MustParseAddr(addr), Protocol: protocol, Port: port}
 	}
 	sorted := []Frontend{
-		newFrontend("0.0.0.0", TCP, 30080), newFrontend("10.96.0.1", TCP, 80), newFrontend("10.96.0.1", TCP, 443), newFrontend("10.96.0.1", UDP, 53),
+		newFrontend("0.0.0.0", TCP, 30080), newFrontend("10.96.0.1", TCP, 80), newFrontend("10.96.0.1", TCP, 443),
+		newFrontend("10.96.0.1", UDP, 53),
 		newFrontend("10.96.0.10", TCP, 80), newFrontend("::", TCP, 30080), newFrontend("fd00:96::1", TCP, 80),
 	}
 	shuffled := slices.Clone(sorted)

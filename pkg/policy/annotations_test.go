@@ -3,7 +3,8 @@ package policy
 import "testing"
 
 func TestIsHandledBy(t *testing.T) {
-	noLabels, empty, named := map[string]string(nil), map[string]string{ServiceProxyNameLabel: ""}, map[string]string{ServiceProxyNameLabel: "x"}
+	noLabels, empty, named := map[string]string(nil), map[string]string{ServiceProxyNameLabel: ""},
+		map[string]string{ServiceProxyNameLabel: "x"}
 	for name, test := range map[string]struct {
 		labels map[string]string
 		proxy  string

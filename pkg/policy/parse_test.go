@@ -180,12 +180,15 @@ func TestParseBounds(t *testing.T) {
 			annotations: short{"keys": "rack", "load": "150%"}, byDefault: 200, want: parsed{Keys: rack, MaxLoad: 150},
 		},
 		"the cluster's bound does not apply without a preference": {byDefault: 200, want: parsed{}},
-		"the cluster's bound does not apply to * alone":           {annotations: short{"keys": "*"}, byDefault: 200, want: parsed{Keys: []Key{AnyNode}}},
+		"the cluster's bound does not apply to * alone": {annotations: short{"keys": "*"}, byDefault: 200,
+			want: parsed{Keys: []Key{AnyNode}}},
 		"the cluster's bound does not apply with Auto": {
 			annotations: short{"mode": "Auto"}, distribution: PreferSameZone, byDefault: 200, want: parsed{HintsSetting: byMode},
 		},
-		"the cluster's bound does not apply to keys with Auto": {annotations: short{"mode": "auto", "keys": "rack"}, byDefault: 200, want: parsed{Keys: rack}},
-		"the cluster's bound does not apply with Local":        {distribution: PreferSameZone, local: true, byDefault: 200, want: parsed{HintsSetting: byDistribution}},
+		"the cluster's bound does not apply to keys with Auto": {annotations: short{"mode": "auto", "keys": "rack"}, byDefault: 200,
+			want: parsed{Keys: rack}},
+		"the cluster's bound does not apply with Local": {distribution: PreferSameZone, local: true, byDefault: 200,
+			want: parsed{HintsSetting: byDistribution}},
 		"the cluster's bound applies with Disabled": {
 			annotations: short{"mode": "Disabled", "keys": "rack"}, byDefault: 200, want: parsed{Keys: rack, MaxLoad: 200},
 		},

@@ -43,7 +43,8 @@ func withDemotions(endpoints []model.PortEndpoint, choose func([]model.PortEndpo
 // withClusterWideDemotions is withDemotions for cluster-wide demotions only.
 func withClusterWideDemotions(endpoints []model.PortEndpoint, choose func([]model.PortEndpoint) Choice) Choice {
 	for level := model.Rank(0); ; level++ {
-		eligible := filterEndpoints(endpoints, func(endpoint *model.PortEndpoint) bool { return endpoint.Demotion.ClusterWide().Level() <= level })
+		isEligible := func(endpoint *model.PortEndpoint) bool { return endpoint.Demotion.ClusterWide().Level() <= level }
+		eligible := filterEndpoints(endpoints, isEligible)
 		if choice := choose(eligible); len(choice.Endpoints) > 0 || len(eligible) == len(endpoints) {
 			return choice
 		}

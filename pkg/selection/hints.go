@@ -105,9 +105,11 @@ func MissingHints(service *model.Service, endpoints []model.PortEndpoint) string
 	case !survey.anyReady, nodes.present && !nodes.missing, zones.present && !zones.missing:
 		return ""
 	case zones.present:
-		return service.Topology.HintsSetting + " is set, and has no effect, because the ready endpoint " + zones.firstMissing.String() + " has no hint."
+		return service.Topology.HintsSetting + " is set, and has no effect, because the ready endpoint " + zones.firstMissing.String() +
+			" has no hint."
 	case nodes.present:
-		return service.Topology.HintsSetting + " is set, and has no effect, because the ready endpoint " + nodes.firstMissing.String() + " has no hint."
+		return service.Topology.HintsSetting + " is set, and has no effect, because the ready endpoint " + nodes.firstMissing.String() +
+			" has no hint."
 	}
 	return service.Topology.HintsSetting + " is set, and has no effect, because no EndpointSlice of the Service has hints."
 }

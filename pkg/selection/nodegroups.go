@@ -68,7 +68,7 @@ type dimension struct {
 }
 
 // isExact reports whether nodes with different values are always in different groups.
-func (d *dimension) isExact() bool { return !d.isUnique && len(d.column.values) <= maxDistinctValues+1 }
+func (d *dimension) isExact() bool { return !d.isUnique && len(d.values) <= maxDistinctValues+1 }
 
 // onNode names the dimension of Local policies.
 const onNode = "onNode"
@@ -115,12 +115,13 @@ func (g *NodeGrouper) dimensionsOf(decisions []Decision) (list []dimension) {
 		}
 	}
 	if needsNodeNames {
-		list = append(list, dimension{name: nodeNameDimension, valueOf: nameOf, isUnique: true, endpointValues: func(endpoint *model.PortEndpoint) []string {
-			if endpoint.Node == "" {
-				return nil
-			}
-			return []string{endpoint.Node}
-		}})
+		list = append(list, dimension{name: nodeNameDimension, valueOf: nameOf, isUnique: true,
+			endpointValues: func(endpoint *model.PortEndpoint) []string {
+				if endpoint.Node == "" {
+					return nil
+				}
+				return []string{endpoint.Node}
+			}})
 	}
 	for i := range list {
 		list[i].column = g.columnOf(&list[i])
@@ -349,7 +350,7 @@ func (s *shapes) states(dimensions []dimension, node int, states *[maxDimensions
 			states[i] = number
 			continue
 		}
-		value := d.column.values[number]
+		value := d.values[number]
 		entries := d.entries[value]
 		if len(entries) > 0 || i+1 < len(dimensions) {
 			prefix = numberOf(s.prefixes, [3]int32{prefix, int32(i), number})
@@ -378,7 +379,7 @@ func (s *shapes) shapeOf(earlier []dimension, entries []int32, node int) string 
 		codes[n] = uint64(s.located[entry].kind) << maxDimensions
 		for i := range earlier {
 			if d := &earlier[i]; d.byNode[node] > 0 &&
-				slices.Contains(d.endpointValues(s.located[entry].endpoint), d.column.values[d.byNode[node]]) {
+				slices.Contains(d.endpointValues(s.located[entry].endpoint), d.values[d.byNode[node]]) {
 				codes[n] |= 1 << i
 			}
 		}

@@ -110,7 +110,8 @@ func checkFlows(t *testing.T, s *scenario, endpoints []model.PortEndpoint, selec
 	}
 }
 
-func checkAllowed(t *testing.T, s *scenario, endpoints []model.PortEndpoint, got []netip.AddrPort, serve func() (Choice, Outcome), local bool) {
+func checkAllowed(t *testing.T, s *scenario, endpoints []model.PortEndpoint, got []netip.AddrPort, serve func() (Choice, Outcome),
+	local bool) {
 	t.Helper()
 	keys := s.service.Topology.Keys
 	var want []netip.AddrPort

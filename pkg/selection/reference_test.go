@@ -75,7 +75,8 @@ func TestKubeProxysReferenceCases(t *testing.T) {
 			labels: zoneA, endpoints: "1(a) 2(b) 3 4(a)", want: selectionText{"1 2 3 4", "-", true}, reachable: "1 2 3 4",
 		},
 		"9: an endpoint may be hinted for several zones": {
-			labels: map[string]string{"zone": "c"}, endpoints: "1(a,b,c) 2(b,c) 3(b,d) 4(c)", want: selectionText{"1 2 4", "-", true}, reachable: "1 2 4",
+			labels: map[string]string{"zone": "c"}, endpoints: "1(a,b,c) 2(b,c) 3(b,d) 4(c)", want: selectionText{"1 2 4", "-", true},
+			reachable: "1 2 4",
 		},
 		"10: hints for this node take precedence over hints for its zone": {
 			labels: zoneA, endpoints: nodeHinted, want: selectionText{"1", "-", true}, reachable: "1",

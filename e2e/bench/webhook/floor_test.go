@@ -20,7 +20,8 @@ const (
 )
 
 // constantResponse is a response of common size.
-const constantResponse = `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"705ab4f5-6393-11e8-b7cc-42010a800002",` +
+const constantResponse = `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1",` +
+	`"response":{"uid":"705ab4f5-6393-11e8-b7cc-42010a800002",` +
 	`"allowed":true,"auditAnnotations":{"default":"none; source: service"}}}`
 
 // serveFloor sends the same response to every request, with the webhook's settings of TLS and HTTP. It returns only on

@@ -30,7 +30,7 @@ func (l library) missing(ctx context.Context, compiler string) error {
 	cmd := exec.CommandContext(ctx, compiler, "-x", "c", "-o", os.DevNull, "-", "-static", "-l"+l.name)
 	cmd.Stdin = strings.NewReader("#include <" + l.header + ">\nint main(void) { return 0; }\n")
 	if output, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("C library %s (headers and static library) not found: install the Debian packages %s and "+
+		return fmt.Errorf("headers or static library of %s not found: install the Debian packages %s and "+
 			"libc6-dev, or your system's: %w\n%s", l.name, l.debian, err, output)
 	}
 	return nil

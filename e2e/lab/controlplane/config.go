@@ -43,7 +43,7 @@ var loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 // withDefaults returns the configuration with defaults applied.
 func (c Config) withDefaults() (Config, error) {
 	if c.Dir == "" {
-		return c, errors.New("Dir is required")
+		return c, errors.New("no Dir is given")
 	}
 	if c.Logs == "" {
 		c.Logs = filepath.Join(c.Dir, "logs")

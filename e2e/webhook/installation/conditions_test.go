@@ -107,7 +107,8 @@ func TestTheAPIServerCallsTheWebhookOnlyWhereNeeded(t *testing.T) {
 			return nil
 		}, reviewCounts{namespaces: 1}},
 		{"a Namespace that opts out and has a setting", func() error {
-			in.createNamespace("opted-out-with-setting", map[string]string{"vicinity.dev/admission": "disabled"}, map[string]string{"vicinity.dev/x": "y"})
+			in.createNamespace("opted-out-with-setting", map[string]string{"vicinity.dev/admission": "disabled"},
+				map[string]string{"vicinity.dev/x": "y"})
 			return nil
 		}, reviewCounts{}},
 		{"another label of a Namespace", func() error {

@@ -126,7 +126,8 @@ func settingResults(original *Configuration) []SettingResult {
 	_, fieldErrors := Resolve(effective.DeepCopy())
 	var results []SettingResult
 	for _, fieldError := range fieldErrors {
-		results = append(results, SettingResult{Subject: fieldError.Field, Value: Get(effective, fieldError.Field), Outcome: Rejected, Effect: fieldError.Reason})
+		results = append(results, SettingResult{Subject: fieldError.Field, Value: Get(effective, fieldError.Field), Outcome: Rejected,
+			Effect: fieldError.Reason})
 	}
 	for _, path := range fieldPaths(false) {
 		isInvalid := slices.ContainsFunc(fieldErrors, func(fieldError FieldError) bool { return fieldError.Field == path })

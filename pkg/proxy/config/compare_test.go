@@ -108,7 +108,8 @@ func TestTheComparisonMatchesAStart(t *testing.T) {
 			for _, note := range notes {
 				field, reason, _ := strings.Cut(note, ": ")
 				isNoted := func(result SettingResult) bool {
-					return result.Subject == field && (result.Outcome == Ignored && result.Effect == reason || result.Outcome == Differs || result.Outcome == Rejected)
+					return result.Subject == field && (result.Outcome == Ignored && result.Effect == reason || result.Outcome == Differs ||
+						result.Outcome == Rejected)
 				}
 				if !slices.ContainsFunc(compared.Results, isNoted) {
 					t.Errorf("the comparison lacks the note %q of a start", note)

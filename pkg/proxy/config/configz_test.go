@@ -25,7 +25,7 @@ func TestConfigzIsReadAsItWasWritten(t *testing.T) {
 		"a new setting that is off": {strings.Replace(page, vicinityKey, vicinityKey+`"brandNew":false,"other":"",`, 1), ""},
 		"a new setting that is on":  {strings.Replace(page, vicinityKey, vicinityKey+`"brandNew":true,`, 1), "brandNew: unknown field"},
 		"a new field of kube-proxy": {strings.Replace(page, `"clusterCIDR"`, `"brandNew":{},"clusterCIDR"`, 1), ""},
-		"kube-proxy's page":         {`{"kubeproxy.config.k8s.io":{}}`, "Vicinity's settings are missing"},
+		"kube-proxy's page":         {`{"kubeproxy.config.k8s.io":{}}`, "the settings of Vicinity are missing"},
 		"a page of another program": {"ok", "read configuration /configz: "},
 		"an invalid configuration":  {strings.Replace(page, "10.0.0.0/8", "10.0.0.0/99", 1), "clusterCIDR"},
 	} {

@@ -197,7 +197,8 @@ func TestNoGateThatForbidsIsIgnored(t *testing.T) {
 			if changes := !cmp.Equal(on, off, equateValues); changes != gate.IsConfigurable {
 				t.Errorf("it changes the settings: %v; IsConfigurable: %v", changes, gate.IsConfigurable)
 			}
-			if never := map[string]bool{"true": true, "false": false}; !gate.IsConfigurable && want.forbids != "" && never[want.forbids] != gate.IsOn {
+			if never := map[string]bool{"true": true, "false": false}; !gate.IsConfigurable && want.forbids != "" &&
+				never[want.forbids] != gate.IsOn {
 				t.Errorf("%s forbids %s, and here it is always %v", want.forbids, want.forbidden, gate.IsOn)
 			}
 		})

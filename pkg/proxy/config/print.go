@@ -26,7 +26,7 @@ func ReadConfigz(name string, page []byte, vicinity VicinityConfig) (*File, erro
 	err := json.Unmarshal(page, &documents)
 	var vicinityValues map[string]any
 	if err == nil && documents[vicinityConfigzKey] == nil {
-		err = errors.New("Vicinity's settings are missing")
+		err = errors.New("the settings of Vicinity are missing")
 	}
 	if err == nil {
 		err = json.Unmarshal(documents[vicinityConfigzKey], &vicinityValues)

@@ -37,9 +37,11 @@ func TestOurDocumentMayBeInKubeProxysFile(t *testing.T) {
 		"kube-proxy's field": {vicinityHeader + "clusterCIDR: x\n", "", nil, "it belongs in the document of kind KubeProxyConfiguration"},
 		"a value":            {vicinityHeader + "dnsTTL: never\n", "", nil, "dnsTTL never: no time"},
 		"mistakes in both": {
-			header + "mdoe: ipvs\n---\n" + vicinityHeader + "x: y\n", "", nil, "did you mean mode?\ndocument of kind " + VicinityKind + ": x: unknown",
+			header + "mdoe: ipvs\n---\n" + vicinityHeader + "x: y\n", "", nil, "did you mean mode?\ndocument of kind " + VicinityKind +
+				": x: unknown",
 		},
-		"our field in kube-proxy's": {header + "dnsTTL: 5s\n", "", nil, "dnsTTL: unknown field; it belongs in the document of kind " + VicinityKind},
+		"our field in kube-proxy's": {header + "dnsTTL: 5s\n", "", nil, "dnsTTL: unknown field; it belongs in the document of kind " +
+			VicinityKind},
 	} {
 		file := File{vicinityConfig: vicinity}
 		err := file.parse([]byte(test.text))

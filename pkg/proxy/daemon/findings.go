@@ -226,7 +226,8 @@ func (f *findings) active(codes ...string) []ActiveFinding {
 			continue
 		}
 		entry := ActiveFinding{
-			finding.File, finding.Kind, finding.Name.Namespace, finding.Name.Name, finding.Code, finding.Field, finding.Reason, finding.Local, since[finding].UTC(), nil,
+			finding.File, finding.Kind, finding.Name.Namespace, finding.Name.Name, finding.Code, finding.Field, finding.Reason, finding.Local,
+			since[finding].UTC(), nil,
 		}
 		if rejection, isRejected := rejected[finding.Name]; isRejected && finding.Code == model.FailedToProgram {
 			entry.Kernel = &explain.Rejection{

@@ -93,9 +93,11 @@ func TestTheLogHasFindingsInFull(t *testing.T) {
 		{Kind: "Service", Name: shopName("web"), Code: "ClientsIgnored", Field: "vicinity.dev/clients", Reason: "nobody"},
 	}, nil)
 	for _, want := range []string{
-		`msg="an invalid value is ignored; the rest of the object is active" problem="Node node-b: metadata.labels[a]: no time; it counts as absent" ` +
+		`msg="an invalid value is ignored; the rest of the object is active" ` +
+			`problem="Node node-b: metadata.labels[a]: no time; it counts as absent" ` +
 			"code=ValueIgnored\n",
-		`msg="a part of an object is ignored; the rest is served" problem="EndpointSlice shop/web-1: ports[1].port: 70000" code=PartiallyIgnored` + "\n",
+		`msg="a part of an object is ignored; the rest is served" ` +
+			`problem="EndpointSlice shop/web-1: ports[1].port: 70000" code=PartiallyIgnored` + "\n",
 		`msg="an annotation is ignored" problem="Service shop/web: vicinity.dev/clients: nobody" code=ClientsIgnored` + "\n",
 	} {
 		if got := strings.Count(log.String(), want); got != 1 {
@@ -123,7 +125,8 @@ func TestFindingsOfAServiceAreReplaced(t *testing.T) {
 	} {
 		log.Reset()
 		all.replace(sourceDecisions, servicefindings.ServiceFindings{Service: shopName("web"), Findings: step.found})
-		all.replace(sourceKernel, servicefindings.ServiceFindings{Service: shopName("web")}, servicefindings.ServiceFindings{Service: shopName("db")})
+		all.replace(sourceKernel, servicefindings.ServiceFindings{Service: shopName("web")},
+			servicefindings.ServiceFindings{Service: shopName("db")})
 		var sentences []string
 		for _, standing := range all.active() {
 			sentences = append(sentences, standing.Sentence)
@@ -137,7 +140,8 @@ func TestFindingsOfAServiceAreReplaced(t *testing.T) {
 func TestFindingsEndWhenTheirSourceOmitsThem(t *testing.T) {
 	all, _, _ := newTestFindings()
 	count := func() int { return len(all.active()) }
-	all.replace(sourceKernel, servicefindings.ServiceFindings{Service: shopName("a"), Findings: []model.Finding{serviceFinding("a", model.FailedToProgram, "why")}})
+	all.replace(sourceKernel, servicefindings.ServiceFindings{Service: shopName("a"),
+		Findings: []model.Finding{serviceFinding("a", model.FailedToProgram, "why")}})
 	both := []model.Finding{serviceFinding("a", model.HealthCheckListenFailed, "x"), serviceFinding("b", model.HealthCheckListenFailed, "x")}
 	for i, step := range []struct {
 		found []model.Finding

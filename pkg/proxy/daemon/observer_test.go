@@ -217,7 +217,8 @@ var testedElsewhere = map[string]string{
 	"vicinity_service_traffic_bytes_total":                 "TestTheDaemonCountsTraffic in cmd/proxy",
 	"vicinity_accounting_not_counted_total":                "TestABurstIsCountedOrReportedAsLost in e2e/accounting, with a daemon that counts",
 	"vicinity_kernel_settings_unmet":                       "TestKernelSettingsAreHeld in cmd/proxy, with a daemon",
-	"vicinity_node_condition_stale":                        "TestAPodStartsAfterTheServicesWork in e2e/nodecondition, without the permission to write it",
+	"vicinity_node_condition_stale": "TestAPodStartsAfterTheServicesWork in e2e/nodecondition, without the " +
+		"permission to write it",
 
 	"kubeproxy_nftables_localhost_nodeport_listener_creation_failures_total": "TestNodePortsOnLoopback in cmd/proxy",
 	"kubeproxy_nftables_localhost_nodeport_rejected_packets_total": "TestWhatLoopbackDoesNotServeIsRefusedAndCounted in cmd/proxy, " +
@@ -416,9 +417,10 @@ func metricSteps() []metricStep {
 		{"measured demand was published in 2023", func(o *observedProxy) { o.recorder.DemandRenewed(time.Unix(1700000000, 0)) }, []string{
 			`vicinity_demand_last_renewed_timestamp_seconds 1.7e\+09` + "\n",
 		}},
-		{"the API server stops responding", func(o *observedProxy) { o.recorder.WatchInterrupted("services", time.Unix(1700000000, 0)) }, []string{
-			`vicinity_watch_interrupted_timestamp_seconds{resource="services"} 1.7e\+09` + "\n",
-		}},
+		{"the API server stops responding", func(o *observedProxy) { o.recorder.WatchInterrupted("services", time.Unix(1700000000, 0)) },
+			[]string{
+				`vicinity_watch_interrupted_timestamp_seconds{resource="services"} 1.7e\+09` + "\n",
+			}},
 	}
 }
 

@@ -157,7 +157,8 @@ func (m *reachabilityMonitor) OnActions(family model.Family, actions *reachabili
 	}
 	for _, restored := range actions.Restored {
 		if restored.Removed {
-			m.log.Info("stopped probing an unreachable node, which was removed or has a new address", "unreachableNode", restored.Node, "family", family)
+			m.log.Info("stopped probing an unreachable node, which was removed or has a new address", "unreachableNode", restored.Node, "family",
+				family)
 			continue
 		}
 		m.log.Info("node is reachable again", "unreachableNode", restored.Node, "family", family,

@@ -17,7 +17,8 @@ func TestWithoutTheProxyServiceNoNodeIsDemoted(t *testing.T) {
 		avoids  bool
 		warns   bool
 	}{
-		"a Service of the proxies":              {Options{ProxyService: model.ObjectName{Namespace: "kube-system", Name: "proxies"}}, true, false},
+		"a Service of the proxies": {Options{ProxyService: model.ObjectName{Namespace: "kube-system", Name: "proxies"}}, true,
+			false},
 		"none":                                  {Options{}, false, true},
 		"a manifest directory, which has Nodes": {Options{Manifests: "state"}, true, false},
 	} {

@@ -165,7 +165,8 @@ func TestNumberChainsMatchTheRandomSlotChains(t *testing.T) {
 	for name, detector := range detectors {
 		t.Run("pods detected "+name, func(t *testing.T) {
 			config := ruleset.Config{LocalTraffic: detector.traffic}
-			port := withNumbers(t, desiredService(withAffinityAndLocalPolicy(everyKind("web", 1)), slices.Concat(podsOnNode1(1), podsOnNode2(2))...)).Ports[0]
+			port := withNumbers(t, desiredService(withAffinityAndLocalPolicy(everyKind("web", 1)),
+				slices.Concat(podsOnNode1(1), podsOnNode2(2))...)).Ports[0]
 			dedicated := withNumbers(t, stickyBroad()).Ports[0]
 			chains := slices.Concat(ruleset.StaticChains(model.IPv4, config, initialNodeState), port.Chains(config), dedicated.Chains(config))
 			dependent := map[string]bool{}

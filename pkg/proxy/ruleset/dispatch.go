@@ -60,7 +60,8 @@ func balanceChainName(class Class) string {
 func randomSlotChain(family model.Family, config Config, class Class) Chain {
 	chain := Chain{Name: balanceChainName(class), Hook: NoHook}
 	if class.isSplit() {
-		chain.Rules = append(chain.Rules, pickForOutside(config.matchOutside(family), class.localSlots(), VerdictStatement{Verdict{Kind: Return}}))
+		chain.Rules = append(chain.Rules, pickForOutside(config.matchOutside(family), class.localSlots(),
+			VerdictStatement{Verdict{Kind: Return}}))
 	}
 	pick := Rule{RandomSlot{Slots: class.slots(), First: ClusterSlot}}
 	if class.slots() == 0 {

@@ -41,7 +41,7 @@
 //	sticky-endpoints           nodeport-sticky-endpoints . slot : number                    the endpoint in each slot
 //	set cluster-ips            nodeport-ips              address                            refuses undefined ports; addresses of node ports
 //	set hairpin                same                      address . address . proto . port   endpoints on this node, which may dial themselves
-//	                           chain localhost-nodeports                                    counts and rejects, with kube-proxy's feature gate
+//	                           chain localhost-nodeports                                    counts and rejects (kube-proxy's feature gate)
 //	chain refuse               same                                                         resets TCP; else port unreachable
 //
 // # Rules of the layout

@@ -149,7 +149,8 @@ func (p *Port) AffinityOf() *AffinityState {
 	if p.affinity == nil {
 		return nil
 	}
-	state := &AffinityState{Timeout: p.affinity.timeout, SizeClass: slices.Index(sizeClasses, p.affinity.sizeClass), Shard: int(p.affinity.shard)}
+	state := &AffinityState{Timeout: p.affinity.timeout, SizeClass: slices.Index(sizeClasses, p.affinity.sizeClass),
+		Shard: int(p.affinity.shard)}
 	for view, numbering := range p.affinity.views {
 		state.Views[view] = Numbering{numbering.port, map[netip.AddrPort]uint32{}}
 		for _, endpoint := range numbering.endpoints {

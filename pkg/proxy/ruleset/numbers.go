@@ -353,7 +353,8 @@ func (r *restoredNumbers) affinityOf(port *Port, isFree func(number uint32) bool
 	return state
 }
 
-func (r *restoredNumbers) restoreView(state *affinityState, view viewKind, protocol model.Protocol, number uint32, isFree func(uint32) bool) {
+func (r *restoredNumbers) restoreView(state *affinityState, view viewKind, protocol model.Protocol, number uint32,
+	isFree func(uint32) bool) {
 	size := sizeClassOf(number)
 	if state.views[view].port != 0 || state.views[1-view].port == number || size == nil || size.portOf(number) != number || !isFree(number) {
 		return

@@ -314,7 +314,8 @@ func TestFewMapsAndChainsServeAnyNumberOfServices(t *testing.T) {
 			t.Errorf("%d of %d ports have shard %d of %d", ports, len(services), shard, len(shards))
 		}
 	}
-	medium, large := withNumbers(t, stickyWeb(endpoints(numbersUpTo(300)...)...)), withNumbers(t, stickyWeb(endpoints(numbersUpTo(5000)...)...))
+	medium, large := withNumbers(t, stickyWeb(endpoints(numbersUpTo(300)...)...)),
+		withNumbers(t, stickyWeb(endpoints(numbersUpTo(5000)...)...))
 	all, mediumShard, largeShard := ruleset.Shards(), medium.Ports[0].AffinityOf().Shard, large.Ports[0].AffinityOf().Shard
 	if all[0]+all[1]+all[2] > 18 || mediumShard != all[0] || largeShard != all[0]+all[1] {
 		t.Errorf("there are %v shards, want 18 at most; ports with many endpoints have the shards %d and %d",
@@ -371,7 +372,8 @@ func TestAPortWithManyEndpointsMovesToALargerSizeClass(t *testing.T) {
 		{256, 0}, {257, 1}, {256, 1}, {1, 1}, {4096, 1}, {4097, 2}, {4096, 2}, {1, 2},
 	} {
 		r.changeAndCheckNumbers(t, stickyWeb(endpoints(numbersUpTo(step.endpoints)...)...))
-		if got := r.mirror.Service(serviceName("web")).Ports[0].AffinityOf(); got.SizeClass != step.tier || len(got.Views[0].Endpoints) != step.endpoints {
+		if got := r.mirror.Service(serviceName("web")).Ports[0].AffinityOf(); got.SizeClass != step.tier ||
+			len(got.Views[0].Endpoints) != step.endpoints {
 			t.Errorf("%d of %d endpoints have numbers of size class %d, want all of size class %d",
 				len(got.Views[0].Endpoints), step.endpoints, got.SizeClass, step.tier)
 		}
@@ -382,7 +384,8 @@ func TestAPortWithManyEndpointsMovesToALargerSizeClass(t *testing.T) {
 		}
 	}
 	for _, count := range capacities[:2] {
-		if got := withNumbers(t, stickyWeb(endpoints(numbersUpTo(count)...)...)).Ports[0].AffinityOf(); ruleset.SizeClasses()[got.SizeClass] != count {
+		got := withNumbers(t, stickyWeb(endpoints(numbersUpTo(count)...)...)).Ports[0].AffinityOf()
+		if ruleset.SizeClasses()[got.SizeClass] != count {
 			t.Errorf("%d endpoints have numbers of size class %d, which has room for %d", count, got.SizeClass, capacities[got.SizeClass])
 		}
 	}

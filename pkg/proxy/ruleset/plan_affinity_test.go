@@ -61,7 +61,8 @@ func TestARemovedEndpointIsOneDeletion(t *testing.T) {
 			everyKindWith(podsOnNode1(1, 2, 3), affinity, externalLocal), everyKindWith(podsOnNode1(1, 3), affinity, externalLocal), 2,
 		},
 		"in one of two views": {
-			everyKindWith(slices.Concat(podsOnNode1(1), podsOnNode2(2)), affinity, externalLocal), everyKindWith(podsOnNode1(1), affinity, externalLocal), 1,
+			everyKindWith(slices.Concat(podsOnNode1(1), podsOnNode2(2)), affinity, externalLocal),
+			everyKindWith(podsOnNode1(1), affinity, externalLocal), 1,
 		},
 		"with several slots":   {services(stickyWeb(endpoints(1, 2, 2, 2)...)), services(stickyWeb(endpoints(1)...)), 1},
 		"and another is added": {services(stickyWeb(endpoints(1, 2)...)), services(stickyWeb(endpoints(1, 3)...)), 1},

@@ -28,7 +28,8 @@ func TestPlansOfNodeState(t *testing.T) {
 	}{
 		"nothing changes": {nodeStateWith(initialAddrs, initialNodeState.ServiceCIDRs), nil},
 		"an address is added: its element": {
-			nodeStateWith([]string{"192.168.0.1", "192.168.0.2", "fd00:168::1"}, initialNodeState.ServiceCIDRs), []string{"+ nodeport-ips: 192.168.0.2"},
+			nodeStateWith([]string{"192.168.0.1", "192.168.0.2", "fd00:168::1"}, initialNodeState.ServiceCIDRs),
+			[]string{"+ nodeport-ips: 192.168.0.2"},
 		},
 		"an address is removed: its element": {
 			nodeStateWith(initialAddrs[:1], initialNodeState.ServiceCIDRs), []string{"ip6 - nodeport-ips: fd00:168::1"},

@@ -129,7 +129,8 @@ func TestPlansOfEndpoints(t *testing.T) {
 			cleanup: []string{"- dispatch: class/33 => jump lb-33", "0 chain lb-33", "- chain lb-33"},
 		},
 		"another endpoint more, while another Service uses the old chain": {
-			have: services(web(many(preallocated+1)...), db(many(preallocated+1)...)), want: services(web(many(preallocated + 2)...)), plan: []string{
+			have: services(web(many(preallocated+1)...), db(many(preallocated+1)...)), want: services(web(many(preallocated + 2)...)),
+			plan: []string{
 				"+ chain lb-34", "0 chain lb-34", "+ rules of lb-34",
 				"+ dispatch: class/34 => jump lb-34",
 				"- services: " + dialled + " => class/33",

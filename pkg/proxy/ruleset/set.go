@@ -120,11 +120,13 @@ var (
 	StickyPorts = addStatic(
 		Set{Name: "sticky-ports", Key: frontendTypes, Value: classTypes}, staticSpec{ports: stickySet(frontendSet((*Port).eachStickyPort))})
 	NodePortStickyPorts = addStatic(
-		Set{Name: "nodeport-sticky-ports", Key: nodePortTypes, Value: classTypes}, staticSpec{ports: stickySet(nodePortSet((*Port).eachStickyPort))})
+		Set{Name: "nodeport-sticky-ports", Key: nodePortTypes, Value: classTypes},
+		staticSpec{ports: stickySet(nodePortSet((*Port).eachStickyPort))})
 	StickyOutside = addStatic(
 		Set{Name: "sticky-outside", Key: frontendTypes, Value: classTypes}, staticSpec{ports: stickySet(frontendSet((*Port).eachStickyOutside))})
 	NodePortStickyOutside = addStatic(
-		Set{Name: "nodeport-sticky-outside", Key: nodePortTypes, Value: classTypes}, staticSpec{ports: stickySet(nodePortSet((*Port).eachStickyOutside))})
+		Set{Name: "nodeport-sticky-outside", Key: nodePortTypes, Value: classTypes},
+		staticSpec{ports: stickySet(nodePortSet((*Port).eachStickyOutside))})
 	StickyEndpoints = addStatic(
 		Set{Name: "sticky-endpoints", Key: []Type{TypeAddr, TypeProto, TypePort, TypeClass}, Value: classTypes},
 		staticSpec{ports: stickySet(frontendSet((*Port).eachStickySlot)), deferred: true})

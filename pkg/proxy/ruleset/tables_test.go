@@ -117,9 +117,10 @@ func TestErrorsOfApply(t *testing.T) {
 		"add an element with another value": {
 			elementOp(ruleset.Add, ruleset.Dispatch, leadingTo(2, ruleset.Goto, "unreferenced")), ruleset.ErrExist, "0:2 : goto unreferenced",
 		},
-		"add a map with other values":        {setOp(ruleset.Add, otherValue), ruleset.ErrExist, "set dispatch"},
-		"add a chain with another hook":      {opOn(ruleset.Add, ruleset.ChainObject{Chain: otherHook}), ruleset.ErrExist, "chain unreferenced"},
-		"add a chain with another priority":  {opOn(ruleset.Add, ruleset.ChainObject{Chain: otherPriority}), ruleset.ErrExist, "chain unreferenced"},
+		"add a map with other values":   {setOp(ruleset.Add, otherValue), ruleset.ErrExist, "set dispatch"},
+		"add a chain with another hook": {opOn(ruleset.Add, ruleset.ChainObject{Chain: otherHook}), ruleset.ErrExist, "chain unreferenced"},
+		"add a chain with another priority": {opOn(ruleset.Add, ruleset.ChainObject{Chain: otherPriority}), ruleset.ErrExist,
+			"chain unreferenced"},
 		"add a map that packets fill":        {setOp(ruleset.Add, dynamic), ruleset.ErrExist, "set dispatch"},
 		"delete a set that a rule reads":     {setOp(ruleset.Delete, ruleset.ClusterIPs), ruleset.ErrBusy, "set cluster-ips"},
 		"delete a chain that has rules":      {chainOp(ruleset.Delete, "full"), ruleset.ErrBusy, "chain full"},

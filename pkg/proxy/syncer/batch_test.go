@@ -32,7 +32,8 @@ func TestPickBatch(t *testing.T) {
 		allowLarge bool
 		want       []string
 	}{
-		"all, if they fit":                           {waiting: []syncer.Waiting{queued(2, "b", "x", 10), queued(1, "a", "y", 10)}, want: []string{"a/y", "b/x"}},
+		"all, if they fit": {waiting: []syncer.Waiting{queued(2, "b", "x", 10), queued(1, "a", "y", 10)},
+			want: []string{"a/y", "b/x"}},
 		"no Service waits":                           {},
 		"as many as fit into one sync, oldest first": {waiting: queue, want: names[:101]},
 		"the newest, if its namespace has no other": {
@@ -54,7 +55,8 @@ func TestPickBatch(t *testing.T) {
 		},
 		"one heavy Service of a namespace, and light ones of the same weight of another": {
 			waiting: slices.Concat([]syncer.Waiting{queued(1, "heavy", "1", maxSmall/2), queued(2, "heavy", "2", maxSmall/2)}, []syncer.Waiting{
-				queued(3, "light", "1", maxSmall/8), queued(4, "light", "2", maxSmall/8), queued(5, "light", "3", maxSmall/8), queued(6, "light", "4", maxSmall/8),
+				queued(3, "light", "1", maxSmall/8), queued(4, "light", "2", maxSmall/8), queued(5, "light", "3", maxSmall/8),
+				queued(6, "light", "4", maxSmall/8),
 			}),
 			want: []string{"heavy/1", "light/1", "light/2", "light/3", "light/4"},
 		},

@@ -70,7 +70,8 @@ type machine struct {
 	failedSyncs, lostFrontends    int // failed syncs, and frontends that Services lost while they still exist
 }
 
-func newMachine(t testing.TB, seed uint64, enabled switches, memory *memoryKernel, inner syncer.Kernel, additional ...selection.Handler) *machine {
+func newMachine(t testing.TB, seed uint64, enabled switches, memory *memoryKernel, inner syncer.Kernel,
+	additional ...selection.Handler) *machine {
 	m := &machine{
 		switches: enabled, t: t, config: configurations[seed%uint64(len(configurations))], random: rand.New(rand.NewPCG(seed, 1)),
 		changes: newHistory(seed), kernel: memory, inner: inner, additionalHandlers: additional, allowed: map[frontendEndpoint]bool{},

@@ -181,7 +181,8 @@ func TestASmallChangeMovesLittle(t *testing.T) {
 				}
 			}
 		}
-		t.Logf("%d nodes, %d endpoints: %d %% of the nodes write nothing when a node is added", size.nodes, size.endpoints, 100*unchanged/comparisons)
+		t.Logf("%d nodes, %d endpoints: %d %% of the nodes write nothing when a node is added", size.nodes, size.endpoints,
+			100*unchanged/comparisons)
 		for _, what := range slices.Sorted(maps.Keys(sum)) {
 			t.Logf("    %-16s writes %5.2f slots on average, %3d at most; moves %.2f %% of the traffic",
 				what, sum[what], most[what], 100*moved[what])
@@ -326,11 +327,13 @@ func TestLargestNumbersDoNotOverflow(t *testing.T) {
 					sum += fraction
 				}
 				if sum > balance.One || sum < balance.One-4*endpoints || share.Busiest != busiest {
-					t.Errorf("%s with limit %d: the fractions of node %d add up to %d, and the busiest endpoint has %d per mille of the mean load", name, limit, node, sum, share.Busiest)
+					t.Errorf("%s with limit %d: the fractions of node %d add up to %d, and the busiest endpoint has %d per mille of the mean load",
+						name, limit, node, sum, share.Busiest)
 				}
 				// A node's demand is 1/2^18 of the total, and an endpoint accepts four times as much.
 				if hosted := share.KeyResults[0]; hosted.Endpoints > 0 && hosted.Fraction != balance.One {
-					t.Errorf("%s with limit %d: the fraction of node %d for its own endpoints is %d, although they can accept all", name, limit, node, hosted.Fraction)
+					t.Errorf("%s with limit %d: the fraction of node %d for its own endpoints is %d, although they can accept all", name, limit, node,
+						hosted.Fraction)
 				}
 				if share.Demand != nodes*map[string]uint64{"labels": 100, "clients": balance.MaxDemand, "measured": 1 << 30 / nodes}[name] {
 					t.Errorf("%s: demand is %d", name, share.Demand)

@@ -72,7 +72,8 @@ func TestEpsilonCountsAsZero(t *testing.T) {
 		s := rankPlan{counts: []uint64{3}, loads: []uint64{7}, addedLoads: []uint64{0}, components: []component{{maxLoad: 2000, epsilon: 10}}}
 		g := group{endpoints: 3, remaining: c.asked, capacity: c.room}
 		s.waterFill(0, &g, []int32{0})
-		if g.assigned != c.placed || s.addedLoads[0] != c.placed/3 || s.loads[0] != 7+c.placed/3 || c.placed == 0 && min(g.remaining, g.capacity) > 0 {
+		if g.assigned != c.placed || s.addedLoads[0] != c.placed/3 || s.loads[0] != 7+c.placed/3 || c.placed == 0 &&
+			min(g.remaining, g.capacity) > 0 {
 			t.Errorf("%+v: assigned is %d, %d for each endpoint, %+v", c, g.assigned, s.addedLoads[0], g)
 		}
 	}
@@ -98,7 +99,8 @@ func TestQuota(t *testing.T) {
 func TestMulDiv(t *testing.T) {
 	const maxUint64 = 1<<64 - 1
 	for _, c := range [][4]uint64{
-		{0, 1, 2, 0}, {7, 1, 2, 3}, {7, 2, 2, 7}, {maxUint64, maxUint64, maxUint64, maxUint64}, {maxUint64, 1, maxUint64, 1}, {maxUint64, maxUint64 - 1, maxUint64, maxUint64 - 1},
+		{0, 1, 2, 0}, {7, 1, 2, 3}, {7, 2, 2, 7}, {maxUint64, maxUint64, maxUint64, maxUint64}, {maxUint64, 1, maxUint64, 1},
+		{maxUint64, maxUint64 - 1, maxUint64, maxUint64 - 1},
 		{1 << 62, 1, 3, 1 << 62 / 3},
 	} {
 		if got := mulDiv(c[0], c[1], c[2]); got != c[3] {

@@ -41,7 +41,8 @@ func TestStillHoldsAgreesWithPlans(t *testing.T) {
 			case !proof.StillHolds(demand, uint64(s.limit)):
 				notHeld++
 			case !same || current.Outcome != balance.WithinLoadBound:
-				t.Errorf("StillHolds is true for %s with %+v, but the outcome is %d, and the slots are the same: %t", self, proof, current.Outcome, same)
+				t.Errorf("StillHolds is true for %s with %+v, but the outcome is %d, and the slots are the same: %t", self, proof, current.Outcome,
+					same)
 			default:
 				held++
 			}

@@ -124,7 +124,8 @@ func checkOptimum(t *testing.T, s *scenario, p *problem, rows map[string]row) (g
 	limit := float64(s.limit) / 100
 	for name := range rows {
 		if slices.Contains(p.nodes, name) && math.Abs(float64(rows[name].Busiest)-got.busiest*1000) > 0.51 {
-			t.Errorf("%s expects %d per mille of the mean load for the busiest endpoint; its actual load is %f times the mean", name, rows[name].Busiest, got.busiest)
+			t.Errorf("%s expects %d per mille of the mean load for the busiest endpoint; its actual load is %f times the mean", name,
+				rows[name].Busiest, got.busiest)
 		}
 	}
 	overloaded := slices.ContainsFunc(p.nodes, func(name string) bool { return rows[name].Outcome == balance.LoadBoundExceeded })
@@ -289,5 +290,6 @@ func logSorted(t *testing.T, title string, values []float64) {
 	t.Helper()
 	slices.Sort(values)
 	percentile := func(percent int) float64 { return values[(len(values)-1)*percent/100] * 100 }
-	t.Logf("%s: median %.2f %%, p90 %.2f %%, p99 %.2f %%, max %.2f %% (%d)", title, percentile(50), percentile(90), percentile(99), percentile(100), len(values))
+	t.Logf("%s: median %.2f %%, p90 %.2f %%, p99 %.2f %%, max %.2f %% (%d)", title, percentile(50), percentile(90), percentile(99),
+		percentile(100), len(values))
 }

@@ -73,7 +73,8 @@ func TestDocumentedExample(t *testing.T) {
 	want := balance.Share{
 		Outcome: balance.Spillover, Near: 0, Next: 1, Endpoints: 8, Demand: 9, Busiest: 1200,
 		KeyResults: []balance.KeyResult{
-			{Key: policy.Zone, Value: "b", IsKnown: true, Fraction: got.KeyResults[0].Fraction, Endpoints: 1, Demand: 3, Unbounded: 2667, Busiest: 1200},
+			{Key: policy.Zone, Value: "b", IsKnown: true, Fraction: got.KeyResults[0].Fraction, Endpoints: 1, Demand: 3, Unbounded: 2667,
+				Busiest: 1200},
 			{Key: policy.AnyNode, IsKnown: true, Fraction: balance.One - got.KeyResults[0].Fraction, Endpoints: 8, Demand: 9,
 				Unbounded: 1000, Busiest: 1200},
 		},
@@ -167,7 +168,8 @@ func TestHardKeysIsolateRegions(t *testing.T) {
 	}
 	before, after := newScenario(1).rows(), newScenario(7).rows()
 	for name, row := range before {
-		if name[0] != 'c' && (!slices.Equal(row.Fractions[:6], after[name].Fractions[:6]) || !slices.Equal(row.slots[:6], after[name].slots[:6])) {
+		if name[0] != 'c' && (!slices.Equal(row.Fractions[:6], after[name].Fractions[:6]) ||
+			!slices.Equal(row.slots[:6], after[name].slots[:6])) {
 			t.Errorf("%s has slots %v, but %v if the other region has more endpoints", name, row.slots, after[name].slots)
 		}
 	}

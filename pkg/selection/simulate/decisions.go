@@ -66,7 +66,8 @@ type target struct {
 }
 
 func newTarget(members []int32) *target {
-	return &target{members: members, fromZones: amountsByLocation{}, fromRegions: amountsByLocation{}, fromPairs: amountsByLocation{}, fromHosts: amountsByLocation{}}
+	return &target{members: members, fromZones: amountsByLocation{}, fromRegions: amountsByLocation{}, fromPairs: amountsByLocation{},
+		fromHosts: amountsByLocation{}}
 }
 
 // weight returns the fraction of a member.

@@ -205,7 +205,10 @@ func (sim *Simulator) demandByNode(q *Query, d *serviceDemand) (map[int32]float6
 	if d.isMeasured {
 		return sim.measuredByNode(d.measured, q.Measured), Measured
 	}
-	if clients := knownDemand(sim, q.Clients, func(clients uint32) float64 { return float64(min(clients, balance.MaxDemand)) }); clients != nil {
+	if clients := knownDemand(sim, q.Clients, func(clients uint32) float64 {
+		return float64(min(clients,
+			balance.MaxDemand))
+	}); clients != nil {
 		return clients, Clients
 	}
 	return nil, Labels

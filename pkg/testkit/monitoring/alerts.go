@@ -109,7 +109,8 @@ func (f Files) alerts(t *testing.T) []alert {
 func (a alert) check(t *testing.T, tests string) {
 	t.Helper()
 	if a.Annotations["summary"] == "" || len(a.Annotations["description"]) < 100 {
-		t.Errorf("%s: no summary, or a description below 100 bytes: summary %q, description %q", a.Alert, a.Annotations["summary"], a.Annotations["description"])
+		t.Errorf("%s: no summary, or a description below 100 bytes: summary %q, description %q", a.Alert, a.Annotations["summary"],
+			a.Annotations["description"])
 	}
 	if a.For == "" {
 		t.Errorf("%s has no duration: one bad scrape would page", a.Alert)

@@ -40,7 +40,8 @@ func (f Files) CheckDashboard(t *testing.T) {
 		}
 		panels++
 		if panel.Title == "" || panel.Description == "" || len(panel.Targets) == 0 {
-			t.Errorf("a panel lacks a title, a description or targets: title %q, description %q, %d targets", panel.Title, panel.Description, len(panel.Targets))
+			t.Errorf("a panel lacks a title, a description or targets: title %q, description %q, %d targets", panel.Title, panel.Description,
+				len(panel.Targets))
 		}
 		for _, target := range panel.Targets {
 			fmt.Fprintf(&rules, "  - record: panel:%d:%d\n    expr: %q\n", panels, rules.Len(), f.substituteVariables(target.Expr))

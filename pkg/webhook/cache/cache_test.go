@@ -50,7 +50,8 @@ var errNoInformer = errors.New("no such informer")
 func newFakeCluster(t *testing.T) fakeCluster {
 	t.Helper()
 	namespaces, nodes := controllertest.NewFakeInformer(), controllertest.NewFakeInformer()
-	c, err := NewCache(t.Context(), informersByKind{informers: map[string]*controllertest.FakeInformer{"Namespace": namespaces, "Node": nodes}})
+	c, err := NewCache(t.Context(), informersByKind{informers: map[string]*controllertest.FakeInformer{"Namespace": namespaces,
+		"Node": nodes}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -60,7 +60,8 @@ func (v view) decide(settings Settings) []step {
 	wantBundle := string(v.content.trusted.encode())
 	for _, configuration := range v.configurations {
 		// A Secret without a CA is repaired first.
-		if wantBundle != "" && !configuration.unknown && slices.ContainsFunc(configuration.bundles, func(have string) bool { return have != wantBundle }) {
+		if wantBundle != "" && !configuration.unknown &&
+			slices.ContainsFunc(configuration.bundles, func(have string) bool { return have != wantBundle }) {
 			steps = append(steps, step{action: patchBundle, configuration: configuration, reason: "the caBundle differs from the Secret"})
 		}
 	}

@@ -87,7 +87,8 @@ func TestDecide(t *testing.T) {
 		},
 		"a new CA is not trusted": {
 			view: view{now: testTime, content: &early, configurations: trusting(bundle{previousCA.Certificate})},
-			want: []action{patchBundle, pause}, reason: "an older CA issued the certificate; API servers may not", until: testTime.Add(10*day + time.Second),
+			want: []action{patchBundle, pause}, reason: "an older CA issued the certificate; API servers may not",
+			until: testTime.Add(10*day + time.Second),
 		},
 		"a new CA is trusted, but has not settled": {
 			view: view{now: testTime.Add(59 * time.Second), content: &early, configurations: trusting(early.trusted), trustedSince: testTime},
@@ -193,7 +194,8 @@ func TestNewCAKeepsTheOldOneAndItsCertificate(t *testing.T) {
 	if want := now.Add(30*day + 2*time.Second); !next.olderValidUntil(testSettings).Equal(want) {
 		t.Errorf("the old one is kept until %s, want %s", next.olderValidUntil(testSettings), want)
 	}
-	if last, err := (view{now: now.Add(31 * day), content: next}).contentAfter(dropOlderCAs, testSettings); err != nil || len(last.trusted) != 1 {
+	if last, err := (view{now: now.Add(31 * day), content: next}).contentAfter(dropOlderCAs, testSettings); err != nil ||
+		len(last.trusted) != 1 {
 		t.Errorf("%d CAs (%v), want the new one alone", len(last.trusted), err)
 	}
 	for name, broken := range map[string]*content{
@@ -228,8 +230,10 @@ func TestReadContentReportsErrorsWithoutKeys(t *testing.T) {
 			authorityKeyEntry, pem.EncodeToMemory(&pem.Block{Type: keyBlock, Bytes: []byte("cut")}), "ca.key: not a PKCS #8 private key",
 		},
 		"a certificate that is not a CA": {bundleEntry, good[leafEntry], "ca.crt: contains data other than CAs"},
-		"a key among the CAs":            {bundleEntry, slices.Concat(good[authorityKeyEntry], good[bundleEntry]), "ca.crt: contains data other than CAs"},
-		"text after the CAs":             {bundleEntry, slices.Concat(good[bundleEntry], []byte("behind")), "ca.crt: contains data other than CAs"},
+		"a key among the CAs": {bundleEntry, slices.Concat(good[authorityKeyEntry], good[bundleEntry]),
+			"ca.crt: contains data other than CAs"},
+		"text after the CAs": {bundleEntry, slices.Concat(good[bundleEntry], []byte("behind")),
+			"ca.crt: contains data other than CAs"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			data := maps.Clone(good)

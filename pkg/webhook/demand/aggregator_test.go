@@ -177,7 +177,8 @@ func TestNoQuorumFreezesEstimates(t *testing.T) {
 
 func TestUnknownServicesAreNotTracked(t *testing.T) {
 	f := newTestCluster(1)
-	fakePage := demandapi.Page{Cursor: "c", Duration: time.Millisecond, Counts: map[string]uint64{"evil/made-up": 1 << 40, "shop/web": 1<<64 - 1}}
+	fakePage := demandapi.Page{Cursor: "c", Duration: time.Millisecond,
+		Counts: map[string]uint64{"evil/made-up": 1 << 40, "shop/web": 1<<64 - 1}}
 	var round demand.Round
 	for range 100 {
 		f.now = f.now.Add(interval)

@@ -109,7 +109,8 @@ func (s *state) unmanaged() map[string]string {
 	texts := map[string]string{}
 	for name, object := range s.objects {
 		if !isManaged(object) {
-			texts[name] = fmt.Sprintf("not written by the webhook, because it lacks the label %s=%s; leaving it unchanged", managedByLabel, managerName)
+			texts[name] = fmt.Sprintf("not written by the webhook, because it lacks the label %s=%s; leaving it unchanged", managedByLabel,
+				managerName)
 		}
 	}
 	return texts

@@ -89,7 +89,8 @@ func shares(published map[string]float64) map[string][]float64 {
 
 // settle returns the demand of each zone and the resulting load of each endpoint in equilibrium: an interval is long
 // compared with a response. loads are those of the previous equilibrium, and are updated.
-func settle(l loop, offered map[string]float64, shares map[string][]float64, loads []float64) (demand map[string]float64, endpointRates []float64) {
+func settle(l loop, offered map[string]float64, shares map[string][]float64, loads []float64) (demand map[string]float64,
+	endpointRates []float64) {
 	for range 200 {
 		demand, endpointRates = map[string]float64{}, make([]float64, len(loads))
 		for _, zone := range slices.Sorted(maps.Keys(offered)) {

@@ -141,13 +141,15 @@ func TestChanges(t *testing.T) {
 		{"unchanged shares", newState(map[string]string{"web": "1"}, storedObject(t, "1")), newReport(Unchanged, 1), ""},
 		{"changed shares", newState(map[string]string{"web": "1"}, storedObject(t, "1")), newReport(Changed, 3), "update 3"},
 		{"below the threshold", newState(map[string]string{"web": "1"}, storedObject(t, "1")), newReport(BelowThreshold, 1), "delete 1"},
-		{"written for an earlier Service of that name", newState(map[string]string{"web": "2"}, storedObject(t, "1")), newReport(First, 2), "delete +Inf"},
+		{"written for an earlier Service of that name", newState(map[string]string{"web": "2"}, storedObject(t, "1")), newReport(First, 2),
+			"delete +Inf"},
 		{"the Service was deleted", newState(nil, storedObject(t, "1")), Report{}, "delete +Inf"},
 		{"written by another version of the webhook", newState(map[string]string{"web": "1"}, otherVersion), newReport(First, 2), "delete +Inf"},
 		{"no longer requested", unrequested, Report{}, "delete +Inf"},
 		{"unmanaged", newState(map[string]string{"web": "1"}, foreign), newReport(First, 2), ""},
 		{"too many zones", newState(map[string]string{"web": "1"}), tooManyZones, "at most 512 allowed"},
-		{"too many zones, and a stored object", newState(map[string]string{"web": "1"}, storedObject(t, "1")), asChanged(tooManyZones), "delete 4; at most 512 allowed"},
+		{"too many zones, and a stored object", newState(map[string]string{"web": "1"}, storedObject(t, "1")), asChanged(tooManyZones),
+			"delete 4; at most 512 allowed"},
 	} {
 		changes, err := c.seen.changes(midnight, Round{Decided: map[string]Report{"shop/web": c.what}})
 		var got []string

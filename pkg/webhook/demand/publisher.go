@@ -89,8 +89,9 @@ func Run(ctx context.Context, config *rest.Config, options Options) error {
 			}
 			l := &leader{
 				options: options, reconciler: r,
-				token:        token{accounts: clients.CoreV1().ServiceAccounts(options.Namespace), account: options.Account},
-				skewReporter: skewReporter{events: clients.EventsV1(), identity: options.Identity, minDuration: cmp.Or(options.MinSkewDuration, minSkewDuration)},
+				token: token{accounts: clients.CoreV1().ServiceAccounts(options.Namespace), account: options.Account},
+				skewReporter: skewReporter{events: clients.EventsV1(), identity: options.Identity,
+					minDuration: cmp.Or(options.MinSkewDuration, minSkewDuration)},
 			}
 			return l.lead(ctx, config)
 		},

@@ -40,7 +40,8 @@ func TestPullSendsTokenAndCursor(t *testing.T) {
 	var requests []string
 	puller := newTestPuller(t, func(w http.ResponseWriter, r *http.Request) {
 		requests = append(requests, r.Method+" "+r.URL.String()+" "+r.Header.Get("Authorization"))
-		_, _ = w.Write(demandapi.Page{Cursor: fmt.Sprint("c", len(requests)), Duration: interval, Counts: map[string]uint64{"shop/web": 7}}.Text())
+		_, _ = w.Write(demandapi.Page{Cursor: fmt.Sprint("c", len(requests)), Duration: interval,
+			Counts: map[string]uint64{"shop/web": 7}}.Text())
 	})
 	for range 2 {
 		var reports []string

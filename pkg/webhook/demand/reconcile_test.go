@@ -142,7 +142,8 @@ func (l *fakeLeases) Update(_ context.Context, lease *coordinationv1.Lease, _ me
 func TestTooManyZonesStillRenewsLease(t *testing.T) {
 	lease := &fakeLeases{}
 	r := &reconciler{
-		writer: &fakeWriter{}, observer: &recordingObserver{}, log: logs.New(t, "the publisher").Logger(), logged: map[string]string{}, leases: lease,
+		writer: &fakeWriter{}, observer: &recordingObserver{}, log: logs.New(t, "the publisher").Logger(), logged: map[string]string{},
+		leases: lease,
 	}
 	tooManyZones := newReport(First, 2)
 	for zone := range v1alpha1.MaxZones + 1 {

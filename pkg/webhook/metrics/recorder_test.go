@@ -189,7 +189,8 @@ var updates = []struct {
 		"a written ServiceDemand", func(r *Recorder) { r.DemandPublished("update") },
 		map[string]float64{"objects_written_total update servicedemands": 1},
 	},
-	{"a written TopologySlice", func(r *Recorder) { r.SliceWritten("delete") }, map[string]float64{"objects_written_total delete topologyslices": 1}},
+	{"a written TopologySlice", func(r *Recorder) { r.SliceWritten("delete") },
+		map[string]float64{"objects_written_total delete topologyslices": 1}},
 }
 
 func TestRecorderUpdatesOnlyItsSeries(t *testing.T) {

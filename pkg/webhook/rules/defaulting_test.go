@@ -259,9 +259,10 @@ func TestExemptServicesGetNoDefault(t *testing.T) {
 		"another Service in default":                      {change: func(s *Service) { s.Metadata.Namespace = "default" }, want: all("")},
 		"handled by another proxy":                        {change: labelled(proxyName, "other"), want: all(otherProxy)},
 		"handled by no proxy":                             {change: labelled(proxyName, ""), want: all(otherProxy)},
-		"handled by this proxy":                           {change: labelled(proxyName, "vicinity"), settings: Settings{ProxyName: "vicinity"}, want: all("")},
-		"without the proxy's name":                        {settings: Settings{ProxyName: "vicinity"}, want: all(otherProxy)},
-		"an update":                                       {isUpdate: true, want: all("only new Services get defaults")},
+		"handled by this proxy": {change: labelled(proxyName, "vicinity"),
+			settings: Settings{ProxyName: "vicinity"}, want: all("")},
+		"without the proxy's name": {settings: Settings{ProxyName: "vicinity"}, want: all(otherProxy)},
+		"an update":                {isUpdate: true, want: all("only new Services get defaults")},
 		"an update, if enabled": {
 			isUpdate: true, settings: Settings{DefaultOnUpdate: true}, want: all(""),
 		},

@@ -109,7 +109,8 @@ func vicinityKeys(all map[string]string) []string {
 // so each holds only what it needs: field.Path would cost several more allocations, and a formatted detail another.
 func (k *knownKeys) violation(fieldPath, key, value string) Violation {
 	return violationOf(&field.Error{
-		Type: field.ErrorTypeNotSupported, Field: fieldPath + "[" + displayKey(key) + "]", BadValue: truncateValue(value), Detail: k.unknownKeyText,
+		Type: field.ErrorTypeNotSupported, Field: fieldPath + "[" + displayKey(key) + "]", BadValue: truncateValue(value),
+		Detail: k.unknownKeyText,
 	}, key)
 }
 

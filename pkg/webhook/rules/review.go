@@ -177,7 +177,10 @@ func sortViolations(violations []Violation) []Violation {
 func (r Result) deduplicate() Result {
 	denied, warned := rulesOf(r.Denied), rulesOf(r.Warned)
 	r.Denied = slices.DeleteFunc(r.Denied, func(v Violation) bool { return denied[v.definition.supersededBy] })
-	r.Warned = slices.DeleteFunc(r.Warned, func(v Violation) bool { return denied[v.definition.supersededBy] || warned[v.definition.supersededBy] })
+	r.Warned = slices.DeleteFunc(r.Warned, func(v Violation) bool {
+		return denied[v.definition.supersededBy] ||
+			warned[v.definition.supersededBy]
+	})
 	return r
 }
 

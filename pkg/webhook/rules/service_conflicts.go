@@ -18,7 +18,8 @@ func keysWithLocalPolicy(s *subject) []Violation {
 	if !s.hasKeys || s.Spec.ExternalTrafficPolicy != localPolicy || !policy.ConflictsWithLocal(s.keys) {
 		return nil
 	}
-	return oneViolation(field.Forbidden(annotation(policy.TopologyKeysAnnotation), policy.LocalConflict+"; "+policy.LocalRemedy), "", s.keysText)
+	return oneViolation(field.Forbidden(annotation(policy.TopologyKeysAnnotation), policy.LocalConflict+"; "+policy.LocalRemedy), "",
+		s.keysText)
 }
 
 // keysWithMode finds topology keys with topology aware routing.

@@ -70,7 +70,8 @@ func misplacedSettings(s *subject) (violations []Violation) {
 	for _, key := range slices.Sorted(maps.Keys(s.Metadata.Labels)) {
 		switch {
 		case isTopologySetting(key):
-			violations = append(violations, misplacedViolation(label(key), s.Metadata.Labels[key], "has no effect as a label; make it an annotation"))
+			violations = append(violations, misplacedViolation(label(key), s.Metadata.Labels[key],
+				"has no effect as a label; make it an annotation"))
 		case isMisspelt(key):
 			violations = append(violations, misspeltViolation(label(key), key, s.Metadata.Labels[key], "unknown label; "))
 		}

@@ -45,7 +45,8 @@ func settingsOfHeadless(s *subject) []Violation {
 	}
 	path := field.NewPath("spec", "clusterIP")
 	if s.isServedByDNS() {
-		return unusedViolation(path, s.Spec.ClusterIP, s.settingsWithKeys(), " on headless Services, for which DNS reads topology keys alone; remove ")
+		return unusedViolation(path, s.Spec.ClusterIP, s.settingsWithKeys(),
+			" on headless Services, for which DNS reads topology keys alone; remove ")
 	}
 	return unusedViolation(path, s.Spec.ClusterIP, s.settings(), " on headless Services (DNS returns every endpoint); remove ")
 }

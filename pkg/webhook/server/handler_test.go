@@ -95,7 +95,8 @@ func TestResponse(t *testing.T) {
 			observed: []string{"decided SVC027 warn", "reviewed /validate-services allowed"},
 		},
 		"an invalid Service": {
-			path: ValidateServicesPath, about: apiRequest{operation: apiserver.Create, object: service(annotated(policy.TopologyKeysAnnotation, ""))},
+			path: ValidateServicesPath, about: apiRequest{operation: apiserver.Create,
+				object: service(annotated(policy.TopologyKeysAnnotation, ""))},
 			want:     answer{Audit: map[string]string{"violations": "SVC001=deny"}},
 			observed: []string{"decided SVC001 deny", "reviewed /validate-services denied"},
 		},
@@ -117,7 +118,8 @@ func TestResponse(t *testing.T) {
 			observed: []string{"decided SVC001 deny", "reviewed /validate-services denied"},
 		},
 		"a rule that is off": {
-			path: ValidateServicesPath, about: apiRequest{operation: apiserver.Create, object: service(annotated(policy.TopologyKeysAnnotation, ""))},
+			path: ValidateServicesPath, about: apiRequest{operation: apiserver.Create,
+				object: service(annotated(policy.TopologyKeysAnnotation, ""))},
 			settings: rules.Settings{Actions: map[rules.ID]rules.Action{"SVC001": rules.Off}},
 			want:     answer{Allowed: true},
 			observed: []string{"reviewed /validate-services allowed"},

@@ -37,7 +37,8 @@ func (h *handler) logDecision(ctx context.Context, decision *reviewDecision) {
 		return
 	}
 	attributes := []slog.Attr{
-		clientAttr("operation", decision.Operation), clientAttr("kind", decision.Kind.Kind), clientAttr("namespace", decision.Namespace), clientAttr("name", decision.name),
+		clientAttr("operation", decision.Operation), clientAttr("kind", decision.Kind.Kind), clientAttr("namespace", decision.Namespace),
+		clientAttr("name", decision.name),
 		clientAttr("user", decision.User.Name), clientAttr("uid", decision.UID), slog.Bool("dryRun", decision.DryRun),
 	}
 	h.log.LogAttrs(ctx, level, message, append(attributes, decision.outcomeAttrs()...)...)

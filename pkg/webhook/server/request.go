@@ -157,7 +157,8 @@ func (r *requestInfo) check(want target) error {
 	case r.Kind != want.kind:
 		return rejectUnexpected("got a review of %q on the path for %q: set the webhook's matchPolicy to Equivalent", r.Kind, want.kind)
 	case r.SubResource != "":
-		return rejectUnexpected("got a review of the subresource %q: the webhook's rules must list only %s", r.SubResource, want.resource.Resource)
+		return rejectUnexpected("got a review of the subresource %q: the webhook's rules must list only %s", r.SubResource,
+			want.resource.Resource)
 	case r.Operation != create && r.Operation != update:
 		return rejectUnexpected("got a review of the operation %q: the webhook's rules must list only %s and %s", r.Operation, create, update)
 	}

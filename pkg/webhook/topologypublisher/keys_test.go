@@ -198,7 +198,8 @@ func TestKeyChangesStayWithinBudget(t *testing.T) {
 				t.Errorf("%d keys, seed %d: %d changes in an hour, want 2 to 10", keys, seed, r.changes)
 			}
 			if publishedAfter == 0 || publishedAfter-requestedAfter > refillInterval || !r.has("example.com/rack") {
-				t.Errorf("%d keys, seed %d: the administrator's key is published after %s, want at most %s", keys, seed, publishedAfter-requestedAfter, refillInterval)
+				t.Errorf("%d keys, seed %d: the administrator's key is published after %s, want at most %s", keys, seed,
+					publishedAfter-requestedAfter, refillInterval)
 			}
 		}
 	}

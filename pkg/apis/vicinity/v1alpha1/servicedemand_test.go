@@ -59,11 +59,13 @@ func TestTheServiceDemandSchemaSetsTheSameLimits(t *testing.T) {
 	}
 	spec := definition.Spec
 	got := []any{spec.Group, spec.Versions[0].Name, spec.Names.Kind, spec.Names.Plural}
-	if diff := cmp.Diff([]any{SchemeGroupVersion.Group, SchemeGroupVersion.Version, ServiceDemandKind, ServiceDemandResource}, got); diff != "" || len(spec.Versions) != 1 {
+	if diff := cmp.Diff([]any{SchemeGroupVersion.Group, SchemeGroupVersion.Version, ServiceDemandKind, ServiceDemandResource},
+		got); diff != "" || len(spec.Versions) != 1 {
 		t.Errorf("names (-want +got):\n%s%d versions", diff, len(spec.Versions))
 	}
 	zones := spec.Versions[0].Schema.OpenAPIV3Schema.Properties.Zones
 	if demand := zones.Items.Properties.Asks; zones.MaxItems != MaxZones || demand.Maximum != PPM || demand.Minimum != 0 {
-		t.Errorf("the schema allows %d zones with a demand of %d to %d, want %d with 0 to 1000000", zones.MaxItems, demand.Minimum, demand.Maximum, MaxZones)
+		t.Errorf("the schema allows %d zones with a demand of %d to %d, want %d with 0 to 1000000", zones.MaxItems, demand.Minimum,
+			demand.Maximum, MaxZones)
 	}
 }

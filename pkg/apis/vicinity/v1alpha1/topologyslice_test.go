@@ -55,7 +55,8 @@ func TestTheTopologySliceSchemaSetsTheSameLimits(t *testing.T) {
 	}
 	spec := definition.Spec
 	got := []any{spec.Group, spec.Versions[0].Name, spec.Names.Kind, spec.Names.Plural}
-	if diff := cmp.Diff([]any{SchemeGroupVersion.Group, SchemeGroupVersion.Version, TopologySliceKind, TopologySliceResource}, got); diff != "" || len(spec.Versions) != 1 {
+	if diff := cmp.Diff([]any{SchemeGroupVersion.Group, SchemeGroupVersion.Version, TopologySliceKind, TopologySliceResource},
+		got); diff != "" || len(spec.Versions) != 1 {
 		t.Errorf("names (-want +got):\n%s%d versions", diff, len(spec.Versions))
 	}
 	properties := spec.Versions[0].Schema.OpenAPIV3Schema.Properties

@@ -78,7 +78,8 @@ func (p printer) proxy(node *Node) {
 	p.line("Services", "%s", node.servicesText())
 	p.line("not applied", "%s invalid; %s rejected by the kernel; %s contested; %s",
 		sanitize.CountOf(summary.InvalidObjects, "object is", "objects are"), sanitize.Count(summary.RejectedByKernel, "Service"),
-		sanitize.CountOf(summary.Contested, "frontend is", "frontends are"), sanitize.CountOf(summary.Waiting, "Service is queued", "Services are queued"))
+		sanitize.CountOf(summary.Contested, "frontend is", "frontends are"),
+		sanitize.CountOf(summary.Waiting, "Service is queued", "Services are queued"))
 	nodes := "no Service needs their labels"
 	if summary.NodeTopology != "" {
 		nodes = "their labels come from " + explain.TopologySourceText(summary.NodeTopology)

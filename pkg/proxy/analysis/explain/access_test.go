@@ -53,8 +53,9 @@ func TestAHealthCheckCountsTheReadyEndpointsOfThisNode(t *testing.T) {
 		endpoints []model.SliceEndpoint
 		want      *explain.HealthCheck
 	}{
-		"no health check port":                   {0, []model.SliceEndpoint{local}, nil},
-		"a ready endpoint is on this node":       {32000, []model.SliceEndpoint{local, remote}, &explain.HealthCheck{NodePort: 32000, LocalEndpoints: 1}},
+		"no health check port": {0, []model.SliceEndpoint{local}, nil},
+		"a ready endpoint is on this node": {32000, []model.SliceEndpoint{local, remote},
+			&explain.HealthCheck{NodePort: 32000, LocalEndpoints: 1}},
 		"no endpoint is on this node":            {32000, []model.SliceEndpoint{remote}, &explain.HealthCheck{NodePort: 32000}},
 		"the endpoint on this node is not ready": {32000, []model.SliceEndpoint{unready}, &explain.HealthCheck{NodePort: 32000}},
 		"no endpoints":                           {32000, nil, &explain.HealthCheck{NodePort: 32000}},

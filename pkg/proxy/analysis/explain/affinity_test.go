@@ -12,7 +12,8 @@ import (
 func TestAffinityScopeIsReported(t *testing.T) {
 	const (
 		oneEndpoint  = "A client keeps its endpoint for 3h after its newest connection, whichever frontend it dials."
-		twoEndpoints = "A client keeps its endpoint for 3h after its newest connection: one where a Local policy keeps it on this node, and one " +
+		twoEndpoints = "A client keeps its endpoint for 3h after its newest connection: one where a Local policy keeps it on this node, " +
+			"and one " +
 			"everywhere else."
 	)
 	setExternalLocal := func(service *model.Service) { service.ExternalTrafficLocal = true }
@@ -30,9 +31,11 @@ func TestAffinityScopeIsReported(t *testing.T) {
 		"externalTrafficPolicy is Local": {[]func(*model.Service){setExternalLocal}, local, twoEndpoints},
 		"internalTrafficPolicy is Local": {[]func(*model.Service){setInternalLocal}, local, twoEndpoints},
 		"both policies are Local":        {[]func(*model.Service){setInternalLocal, setExternalLocal}, local, twoEndpoints},
-		"internalTrafficPolicy is Local, and there is no external frontend": {[]func(*model.Service){setInternalLocal, removeExternal}, local, oneEndpoint},
-		"externalTrafficPolicy is Local, and there is no external frontend": {[]func(*model.Service){setExternalLocal, removeExternal}, local, oneEndpoint},
-		"externalTrafficPolicy is Local, and no endpoint is on this node":   {[]func(*model.Service){setExternalLocal}, remote, oneEndpoint},
+		"internalTrafficPolicy is Local, and there is no external frontend": {[]func(*model.Service){setInternalLocal, removeExternal}, local,
+			oneEndpoint},
+		"externalTrafficPolicy is Local, and there is no external frontend": {[]func(*model.Service){setExternalLocal, removeExternal}, local,
+			oneEndpoint},
+		"externalTrafficPolicy is Local, and no endpoint is on this node": {[]func(*model.Service){setExternalLocal}, remote, oneEndpoint},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

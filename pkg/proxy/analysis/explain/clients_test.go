@@ -30,7 +30,8 @@ func TestTrafficIsShownForTheClientsThatTheProxyDistinguishes(t *testing.T) {
 		nodeOnly = trafficSummary{
 			"inside", "cluster", "masqueraded", "New connections from this node" + onAllNodes + "an address of this node.",
 		}
-		masqueraded = trafficSummary{"everybody", "cluster", "masqueraded", clusterIP + ", which see an address of this node instead of the client's."}
+		masqueraded = trafficSummary{"everybody", "cluster", "masqueraded",
+			clusterIP + ", which see an address of this node instead of the client's."}
 	)
 	podsUnknownIn := func(family model.Family) map[model.Family]string {
 		return map[model.Family]string{family: "no CIDR is known"}
@@ -39,9 +40,11 @@ func TestTrafficIsShownForTheClientsThatTheProxyDistinguishes(t *testing.T) {
 		clients explain.Clients
 		want    []trafficSummary
 	}{
-		"pods are recognized":                               {explain.Clients{}, []trafficSummary{toClusterIP, outside, inside}},
-		"pods are not recognized, so they count as outside": {explain.Clients{PodsUnknown: podsUnknownIn(model.IPv4)}, []trafficSummary{toClusterIP, outsideWithPods, nodeOnly}},
-		"pods of the other family are not recognized":       {explain.Clients{PodsUnknown: podsUnknownIn(model.IPv6)}, []trafficSummary{toClusterIP, outside, inside}},
+		"pods are recognized": {explain.Clients{}, []trafficSummary{toClusterIP, outside, inside}},
+		"pods are not recognized, so they count as outside": {explain.Clients{PodsUnknown: podsUnknownIn(model.IPv4)},
+			[]trafficSummary{toClusterIP, outsideWithPods, nodeOnly}},
+		"pods of the other family are not recognized": {explain.Clients{PodsUnknown: podsUnknownIn(model.IPv6)},
+			[]trafficSummary{toClusterIP, outside, inside}},
 		"all connections to ClusterIPs are masqueraded, and no others": {
 			explain.Clients{MasqueradeAll: true}, []trafficSummary{masqueraded, outside, inside},
 		},

@@ -53,7 +53,8 @@ func sourceLines(allowed []string) []string {
 	if len(allowed) == 0 {
 		return nil
 	}
-	const sentence = "Only clients in these ranges may dial a LoadBalancerIP; connections of all others, including pods and this node, are dropped."
+	const sentence = "Only clients in these ranges may dial a LoadBalancerIP; connections of all others, including pods and this node, " +
+		"are dropped."
 	return append([]string{sentence}, allowed...)
 }
 

@@ -94,7 +94,8 @@ func TestJSONListsAreNeverNull(t *testing.T) {
 	if err := write("json")(&text, ports); err != nil {
 		t.Fatal(err)
 	}
-	for pattern, want := range map[string]int{": null": 0, `"traffic": []`: 5, `"frontends": []`: 6, `"excluded": []`: 7, `"endpoints": []`: 7} {
+	for pattern, want := range map[string]int{": null": 0, `"traffic": []`: 5, `"frontends": []`: 6, `"excluded": []`: 7,
+		`"endpoints": []`: 7} {
 		if got := strings.Count(text.String(), pattern); got != want {
 			t.Errorf("%s occurs %d times, want %d:\n%s", pattern, got, want, text.String())
 		}

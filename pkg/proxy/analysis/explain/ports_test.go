@@ -170,7 +170,8 @@ func TestABoundedLoadIsSplit(t *testing.T) {
 		sum += got.Slots[endpoint]
 	}
 	if near := got.Slots["10.244.1.5:8080"]; near*4 < sum*3-8 || near*4 > sum*3+8 || len(got.Endpoints) != 4 {
-		t.Errorf("the near endpoint has %d of %d slots, and there are %d endpoints; want about 3 of 4 slots, and 4 endpoints", near, sum, len(got.Endpoints))
+		t.Errorf("the near endpoint has %d of %d slots, and there are %d endpoints; want about 3 of 4 slots, and 4 endpoints", near, sum,
+			len(got.Endpoints))
 	}
 	if got.Tier != "example.com/zone" || got.Reason != "Spillover" {
 		t.Errorf("got %s, %s", got.Tier, got.Reason)

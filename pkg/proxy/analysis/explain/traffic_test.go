@@ -101,10 +101,11 @@ func TestTrafficIsSplitWherePoliciesDiffer(t *testing.T) {
 		"internalTrafficPolicy Local governs only the ClusterIP": {[]func(*model.Service){setInternalLocal}, both, []trafficRow{
 			{"ClusterIP", "everybody", "balance", "local", ""}, {"external", "everybody", "balance", "cluster", "masqueraded"},
 		}},
-		"externalTrafficPolicy Local keeps outside clients here, with their address": {[]func(*model.Service){setExternalLocal}, both, []trafficRow{
-			{"ClusterIP", "everybody", "balance", "cluster", ""},
-			{"external", "outside", "balance", "local", "kept"}, {"external", "inside", "balance", "cluster", "keptForPods"},
-		}},
+		"externalTrafficPolicy Local keeps outside clients here, with their address": {[]func(*model.Service){setExternalLocal}, both,
+			[]trafficRow{
+				{"ClusterIP", "everybody", "balance", "cluster", ""},
+				{"external", "outside", "balance", "local", "kept"}, {"external", "inside", "balance", "cluster", "keptForPods"},
+			}},
 		"without an endpoint here outside clients are dropped and pods are served": {
 			[]func(*model.Service){setExternalLocal}, []model.SliceEndpoint{remote}, []trafficRow{
 				{"ClusterIP", "everybody", "balance", "cluster", ""},

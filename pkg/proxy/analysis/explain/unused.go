@@ -114,7 +114,8 @@ func unusedReason(slice *model.EndpointSlice, decision selection.Decision, famil
 	case !servesPort && len(slice.Ports) == 0:
 		return newUnused(reasonNoPorts, "%s, but no ports, which does not mean every port", endpoints)
 	case !servesPort && decision.Port.Name == "":
-		return newUnused(reasonOtherPorts, "%s, but no %s port without a name; it has %s", endpoints, decision.Port.Protocol, listPorts(slice.Ports))
+		return newUnused(reasonOtherPorts, "%s, but no %s port without a name; it has %s", endpoints, decision.Port.Protocol,
+			listPorts(slice.Ports))
 	case !servesPort:
 		return newUnused(reasonOtherPorts, "%s, but no port named %s/%s; it has %s",
 			endpoints, decision.Port.Name, decision.Port.Protocol, listPorts(slice.Ports))

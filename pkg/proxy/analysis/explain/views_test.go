@@ -233,7 +233,8 @@ func TestViewsOfTwiceAsManyNodesTakeTwiceTheWork(t *testing.T) {
 	for format, maxGrowth := range map[string]float64{"text": 1.5, "json": 2.3} {
 		few, bytes, lines := cost(500, format)
 		moreAllocations, moreBytes, moreLines := cost(1000, format)
-		t.Logf("%s: 500 nodes: %.0f allocations, %d bytes, %d lines; 1000: %.0f, %d, %d", format, few, bytes, lines, moreAllocations, moreBytes, moreLines)
+		t.Logf("%s: 500 nodes: %.0f allocations, %d bytes, %d lines; 1000: %.0f, %d, %d", format, few, bytes, lines, moreAllocations,
+			moreBytes, moreLines)
 		if moreAllocations > 2.3*few || float64(moreBytes) > maxGrowth*float64(bytes) || float64(moreLines) > maxGrowth*float64(lines) {
 			t.Errorf("%s: %.0f allocations, %d bytes and %d lines for 500 nodes, %.0f, %d and %d for 1000",
 				format, few, bytes, lines, moreAllocations, moreBytes, moreLines)

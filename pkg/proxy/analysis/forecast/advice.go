@@ -96,7 +96,8 @@ func (f *forecaster) adviseMeasured(s *Service, object *corev1.Service, parsed *
 	isNearer := asMeasured.Zone-now.Zone >= minZoneGain
 	isLessLoaded := now.Busiest.Load-asMeasured.Busiest.Load >= minLoadGain
 	fixesBound := !now.keepsBound(parsed.Topology.MaxLoad)
-	if !asMeasured.keepsBound(parsed.Topology.MaxLoad) || asMeasured.Refused > now.Refused || !isNearer && !isLessLoaded && !fixesBound || parsed.Topology.Measured {
+	if !asMeasured.keepsBound(parsed.Topology.MaxLoad) || asMeasured.Refused > now.Refused || !isNearer && !isLessLoaded && !fixesBound ||
+		parsed.Topology.Measured {
 		return nil
 	}
 	changed := *object
@@ -104,7 +105,8 @@ func (f *forecaster) adviseMeasured(s *Service, object *corev1.Service, parsed *
 	return &Advice{
 		Setting: policy.Measured,
 		Sentence: fmt.Sprintf("With its bound planned with measured demand, %s.", joinClauses(
-			describeChange("the busiest endpoint expects %s times the mean", times(asMeasured.Busiest.Load), times(now.Busiest.Load)), staysInZone(asMeasured, now))),
+			describeChange("the busiest endpoint expects %s times the mean", times(asMeasured.Busiest.Load), times(now.Busiest.Load)),
+			staysInZone(asMeasured, now))),
 		Patch: settingsPatch(object, &changed),
 	}
 }

@@ -90,7 +90,8 @@ func TestAutoIsOneOfTheControllersResults(t *testing.T) {
 		for try := 0; try < 20 || try < 5000 && !results[got]; try++ {
 			cache := topologycache.NewTopologyCache()
 			cache.SetNodes(logr.Discard(), nodes)
-			sliceInfo := &topologycache.SliceInfo{ServiceKey: "shop/web", AddressType: discoveryv1.AddressTypeIPv4, Unchanged: slices.Clone(endpointSlices)}
+			sliceInfo := &topologycache.SliceInfo{ServiceKey: "shop/web", AddressType: discoveryv1.AddressTypeIPv4,
+				Unchanged: slices.Clone(endpointSlices)}
 			_, updated, _ := cache.AddHints(logr.Discard(), sliceInfo)
 			results[hintsIn(slices.Concat(updated, sliceInfo.Unchanged))] = true
 			if list, _ := newHintController(nodes).hint(service, endpointSlices); hintsIn(list) != got {

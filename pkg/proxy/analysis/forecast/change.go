@@ -76,7 +76,10 @@ func (w WithoutNodes) apply(c *Cluster, rehinted map[model.ObjectName]bool) erro
 	c.nodes = slices.DeleteFunc(c.nodes, func(node *corev1.Node) bool { return removedNodes[node.Name] })
 	for _, service := range c.services {
 		name := nameOf(service)
-		kept, removed := withoutEndpoints(c.slicesOf[name], func(e *discoveryv1.Endpoint) bool { return e.NodeName != nil && removedNodes[*e.NodeName] })
+		kept, removed := withoutEndpoints(c.slicesOf[name], func(e *discoveryv1.Endpoint) bool {
+			return e.NodeName != nil &&
+				removedNodes[*e.NodeName]
+		})
 		if removed {
 			c.slicesOf[name] = kept
 		}

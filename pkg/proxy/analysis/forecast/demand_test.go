@@ -167,7 +167,8 @@ func TestAServiceHasTheDemandOfItsServiceDemand(t *testing.T) {
 	}
 	zoneLabels := func(zone string) map[string]string { return map[string]string{string(policy.Zone): zone} }
 	cluster := NewCluster(convert.Objects{
-		Nodes:    []*corev1.Node{objects.Node("a1", zoneLabels("a")), objects.Node("a2", zoneLabels("a")), objects.Node("b1", zoneLabels("b")), objects.Node("x", nil)},
+		Nodes: []*corev1.Node{objects.Node("a1", zoneLabels("a")), objects.Node("a2", zoneLabels("a")),
+			objects.Node("b1", zoneLabels("b")), objects.Node("x", nil)},
 		Services: []*corev1.Service{objects.Service("shop", "web", setZoneKeysAndBound)}, Slices: []*discoveryv1.EndpointSlice{slice},
 	}, convert.View{})
 	cluster.demands = map[model.ObjectName]*model.Demand{

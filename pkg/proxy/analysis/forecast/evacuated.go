@@ -83,7 +83,8 @@ func (p *printer) onlyEvacuated(report *Report, limit int) {
 			if limit > 0 && i == limit {
 				break
 			}
-			line(entry.Service, percent(entry.Share), cmp.Or(listFirst(entry.ClientNodes[:min(len(entry.ClientNodes), simulate.MaxNamed)], entry.Clients), "-"),
+			line(entry.Service, percent(entry.Share), cmp.Or(listFirst(entry.ClientNodes[:min(len(entry.ClientNodes), simulate.MaxNamed)],
+				entry.Clients), "-"),
 				cmp.Or(explain.ListOrCount(entry.ExternalNodes), "-"))
 		}
 	})

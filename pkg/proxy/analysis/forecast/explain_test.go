@@ -100,7 +100,8 @@ func TestAForecastIsTheAverageOfExplain(t *testing.T) {
 			t.Fatal(rejected)
 		}
 		if len(report.Services)+len(report.NotServed) != len(objects.Services) {
-			t.Fatalf("seed %d: %d served and %d not served, of %d Services", seed, len(report.Services), len(report.NotServed), len(objects.Services))
+			t.Fatalf("seed %d: %d served and %d not served, of %d Services", seed, len(report.Services), len(report.NotServed),
+				len(objects.Services))
 		}
 		for i := range report.Services {
 			service := &report.Services[i]

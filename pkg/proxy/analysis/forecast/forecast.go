@@ -354,7 +354,8 @@ func (f *forecaster) project(
 		projection.source, projection.PlannedWith = string(distribution.Source), string(distribution.PlannedWith) // the same for all groups
 		demand += portCount * distribution.Demand
 		projection.add(&Shares{
-			Node: distribution.Node, Zone: distribution.Zone, Region: distribution.Region, OtherZones: distribution.OtherZones, Refused: distribution.Refused,
+			Node: distribution.Node, Zone: distribution.Zone, Region: distribution.Region, OtherZones: distribution.OtherZones,
+			Refused:      distribution.Refused,
 			UnknownZones: distribution.Demand - distribution.Refused - distribution.Zone - distribution.OtherZones,
 		}, portCount)
 		projection.evacuated += portCount * distribution.Evacuated
@@ -375,7 +376,8 @@ func (f *forecaster) project(
 		}
 		projection.addLoads(&group, &distribution, f.meanOf(setting, &group, &distribution), i == 0)
 		if distribution.Refused > 0 {
-			projection.refusedShares = append(projection.refusedShares, refusedShare{i, distribution.Refused / distribution.Demand, distribution.Refusers})
+			projection.refusedShares = append(projection.refusedShares,
+				refusedShare{i, distribution.Refused / distribution.Demand, distribution.Refusers})
 		}
 	}
 	shareOf := func(amount float64) float64 {

@@ -117,7 +117,8 @@ func TestASelectionIsTheSumOfItsServices(t *testing.T) {
 					sums[s].add(&service.Projections[s].Shares, service.Weight)
 					cost[s] += traffic[service.Service] * month * service.Projections[s].OtherZones
 				}
-				if measurement := options.Demand; measurement != nil && measurement.byService[service.Service].sum() > 0 && service.Weight != 1/float64(len(report.Services)) {
+				if measurement := options.Demand; measurement != nil && measurement.byService[service.Service].sum() > 0 &&
+					service.Weight != 1/float64(len(report.Services)) {
 					byDemand++
 				}
 			}
@@ -128,7 +129,8 @@ func TestASelectionIsTheSumOfItsServices(t *testing.T) {
 				withoutBytes++
 			}
 			if !isAbout(weights, 1) || math.Abs(report.BytesInMonth-bytes) > 1e-3 {
-				t.Errorf("seed %d: %+v: the sum of the weights is %v, want 1; the report has %v bytes, want %v", seed, only, weights, report.BytesInMonth, bytes)
+				t.Errorf("seed %d: %+v: the sum of the weights is %v, want 1; the report has %v bytes, want %v", seed, only, weights,
+					report.BytesInMonth, bytes)
 			}
 			for s, total := range report.Settings {
 				for i, part := range total.pointers() {
@@ -285,7 +287,8 @@ func TestAdviceKeepsTheBound(t *testing.T) {
 			followed, _ := Compute(after, then)
 			got := &followed.Services[0].Projections[0]
 			if !got.keepsBound(bound) || got.Shares != promised.Shares || got.Busiest.Load != promised.Busiest.Load {
-				t.Errorf("seed %d: %s: %s\n%spromised %+v, got %+v", seed, service.Service, service.Advice.Sentence, service.Advice.Patch, promised, got)
+				t.Errorf("seed %d: %s: %s\n%spromised %+v, got %+v", seed, service.Service, service.Advice.Sentence, service.Advice.Patch, promised,
+					got)
 			}
 			if again := followed.Services[0].Advice; again != nil && again.Setting == service.Advice.Setting {
 				t.Errorf("seed %d: %s is advised again: %s", seed, again.Setting, again.Sentence)

@@ -139,7 +139,8 @@ func TestAdviceMatchesItsForecast(t *testing.T) {
 			options.Only = explain.Query{}
 			promised, got := service.projection(service.Advice.Setting), &newReport.Services[0].Projections[0]
 			if promised.Shares != got.Shares || promised.Busiest.Load != got.Busiest.Load {
-				t.Fatalf("seed %d: %s: %s\n%spromised %+v, got %+v", seed, service.Service, service.Advice.Sentence, service.Advice.Patch, promised, got)
+				t.Fatalf("seed %d: %s: %s\n%spromised %+v, got %+v", seed, service.Service, service.Advice.Sentence, service.Advice.Patch, promised,
+					got)
 			}
 			if again := newReport.Services[0].Advice; again != nil && again.Setting == service.Advice.Setting {
 				t.Errorf("seed %d: %s is advised again: %s", seed, again.Setting, again.Sentence)
@@ -174,12 +175,14 @@ func TestBeforeAndAfterHaveOneReference(t *testing.T) {
 		beforeReport, afterReport, _ := Compare(before, after, Options{Now: time.Now()})
 		alone, _ := Compute(after, Options{Now: time.Now(), OnlyNow: true})
 		for i := range beforeReport.Services {
-			projectionBefore, projectionAfter, single := &beforeReport.Services[i].Projections[0], &afterReport.Services[i].Projections[0], &alone.Services[i].Projections[0]
+			projectionBefore, projectionAfter, single := &beforeReport.Services[i].Projections[0], &afterReport.Services[i].Projections[0],
+				&alone.Services[i].Projections[0]
 			if sum(projectionBefore.Loads) == 0 || sum(projectionAfter.Loads) == 0 {
 				continue // no endpoint is usable, so there is no mean
 			}
 			compared++
-			if ratio := (1 - projectionAfter.Refused) / (1 - projectionBefore.Refused); !isAbout(sum(projectionAfter.Loads)/sum(projectionBefore.Loads), ratio) {
+			ratio := (1 - projectionAfter.Refused) / (1 - projectionBefore.Refused)
+			if !isAbout(sum(projectionAfter.Loads)/sum(projectionBefore.Loads), ratio) {
 				t.Errorf("seed %d: %s: loads before %v and after %v, but the served connections grow by a factor of %v",
 					seed, beforeReport.Services[i].Service, projectionBefore.Loads, projectionAfter.Loads, ratio)
 			}

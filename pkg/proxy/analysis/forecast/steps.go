@@ -128,7 +128,8 @@ func (w *whyQuery) settingSteps(decision selection.Decision, add addFunc) {
 		}
 	} else if decision.Service.Topology.Keys != nil || service.Spec.TrafficDistribution != nil {
 		defaultBound := policy.FormatMaxLoad(policy.DefaultLoadBound)
-		add(Annotate{w.service, policy.MaxLoadAnnotation, defaultBound}, 1, false, "add the annotation %s: %q", policy.MaxLoadAnnotation, defaultBound)
+		add(Annotate{w.service, policy.MaxLoadAnnotation, defaultBound}, 1, false, "add the annotation %s: %q", policy.MaxLoadAnnotation,
+			defaultBound)
 	}
 	if distribution := service.Spec.TrafficDistribution; distribution != nil {
 		add(Annotate{w.service, TrafficDistribution, ""}, 1, false, "remove spec.trafficDistribution, which is %s", *distribution)

@@ -178,7 +178,8 @@ func (s *Service) suggestionRank() int {
 }
 
 func (p *printer) services(report *Report, limit int) {
-	p.printf("\nEach Service: the share that stays in the zone, and the load of the busiest endpoint, times the mean. Those with the largest " +
+	p.printf("\nEach Service: the share that stays in the zone, and the load of the busiest endpoint, times the mean. Those with the " +
+		"largest " +
 		"refused share come first, then those with suggestions, then those with the largest share that leaves the zone now.\n\n")
 	services := sortServices(report.Services)
 	p.table(func(line func(...string)) {
@@ -276,7 +277,8 @@ func (p *printer) advice(report *Report, limit int) {
 		p.printf("\nand %s; --top 0 prints all\n", sanitize.Count(len(withSuggestions)-len(shown), "more Service"))
 	}
 	if len(withSuggestions) == 0 {
-		p.printf("\nNo other setting keeps more connections in their zone without overloading endpoints, for %s.\n", report.serviceOr("any Service"))
+		p.printf("\nNo other setting keeps more connections in their zone without overloading endpoints, for %s.\n",
+			report.serviceOr("any Service"))
 	}
 }
 
@@ -325,7 +327,8 @@ func differences(before, after *Report) (list []comparison) {
 		}
 	}
 	slices.SortStableFunc(list, func(a, b comparison) int {
-		return cmp.Or(cmp.Compare(b.refusedIncrease(), a.refusedIncrease()), cmp.Compare(b.leftZoneIncrease(), a.leftZoneIncrease()), cmp.Compare(b.loadIncrease(), a.loadIncrease()))
+		return cmp.Or(cmp.Compare(b.refusedIncrease(), a.refusedIncrease()), cmp.Compare(b.leftZoneIncrease(), a.leftZoneIncrease()),
+			cmp.Compare(b.loadIncrease(), a.loadIncrease()))
 	})
 	return list
 }

@@ -205,7 +205,8 @@ func (w *whyQuery) newExplanation(decision selection.Decision) EndpointExplanati
 func (w *whyQuery) explainEndpoint(decision selection.Decision, i int) EndpointExplanation {
 	endpoint := &decision.Endpoints[i]
 	explanation := w.newExplanation(decision)
-	explanation.Endpoint, explanation.EndpointNode, explanation.Pod = explain.EndpointName(endpoint.Addr), endpoint.Node, w.pods[endpoint.Addr.Addr()]
+	explanation.Endpoint, explanation.EndpointNode, explanation.Pod = explain.EndpointName(endpoint.Addr), endpoint.Node,
+		w.pods[endpoint.Addr.Addr()]
 	choice, _ := decision.Selection.ClusterIP()
 	explanation.Reason, explanation.Message = string(choice.Reason.Code), choice.Reason.Sentence()
 	if share := shareOf(decision, endpoint.Addr); share > 0 {
@@ -325,7 +326,8 @@ func WhyText(w io.Writer, explanations []EndpointExplanation) error {
 		if explanation.Pod != "" {
 			where = "pod " + explanation.Pod + " on " + where
 		}
-		p.printf("%s %s %s, connections of %s to %s (%s)\n", explanation.Service, port, explanation.Family, explanation.Node, explanation.Endpoint, where)
+		p.printf("%s %s %s, connections of %s to %s (%s)\n", explanation.Service, port, explanation.Family, explanation.Node,
+			explanation.Endpoint, where)
 		if explanation.Share > 0 {
 			p.printf("  It gets %s of them. %s [%s]\n", percent(explanation.Share), explanation.Message, explanation.Reason)
 			continue

@@ -100,7 +100,8 @@ func TestFind(t *testing.T) {
 // TestConflictMessages tests the messages for the log, an Event and `proxy status`.
 func TestConflictMessages(t *testing.T) {
 	both := func(observed Observed) map[model.Family]Tables {
-		return map[model.Family]Tables{model.IPv4: tablesWith(ownHandle, nftables, observed), model.IPv6: tablesWith(ownHandle, nftables, observed)}
+		return map[model.Family]Tables{model.IPv4: tablesWith(ownHandle, nftables, observed),
+			model.IPv6: tablesWith(ownHandle, nftables, observed)}
 	}
 	for want, handle := range map[string]uint64{
 		"kube-proxy in nftables mode handles new connections before this proxy: its rules (ip kube-proxy, " +

@@ -124,7 +124,8 @@ func TestAnExpiredElementCanBeDeleted(t *testing.T) {
 	}
 	time.Sleep(1100 * time.Millisecond)
 	var o operations
-	o.elements(ruleset.Add, model.IPv4, affinity, affinityElement(model.IPv4)).elements(ruleset.Delete, model.IPv4, affinity, affinityElement(model.IPv4))
+	o.elements(ruleset.Add, model.IPv4, affinity, affinityElement(model.IPv4)).elements(ruleset.Delete, model.IPv4, affinity,
+		affinityElement(model.IPv4))
 	commit(t, c, o.Batch)
 	if got := elementsOf(t, c, model.IPv4, affinity); len(got) != 0 {
 		t.Errorf("the affinity map holds %v, want nothing", got)

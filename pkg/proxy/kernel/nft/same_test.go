@@ -48,7 +48,8 @@ func checkSameRuleset(t *testing.T, loaded, written *netns.Namespace, families .
 		t.Errorf("nft -j: our objects differ from nft's own (-nft +ours):\n%s", diff)
 	}
 	const expressions = "--debug=netlink"
-	if diff := cmp.Diff(comparableExpressions(loaded.NFT(expressions, "list", "ruleset")), comparableExpressions(written.NFT(expressions, "list", "ruleset"))); diff != "" {
+	if diff := cmp.Diff(comparableExpressions(loaded.NFT(expressions, "list", "ruleset")),
+		comparableExpressions(written.NFT(expressions, "list", "ruleset"))); diff != "" {
 		t.Errorf("our expressions differ from nft's own (-nft +ours):\n%s", diff)
 	}
 	for _, family := range families {

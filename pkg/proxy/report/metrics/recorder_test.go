@@ -80,7 +80,7 @@ func TestBothFamiliesAreQueuedAndDoneTogether(t *testing.T) {
 	r.SyncDone(time.Unix(1700000001, 500_000_000), false)
 
 	expect(t, r, `
-# HELP kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds Time at which a change, a repair or a retry last requested a sync, in seconds since 1970.
+# HELP kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds Unix time of the last request for a sync: a change, a repair or a retry.
 # TYPE kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds gauge
 kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds{ip_family="IPv4"} 1.70000000025e+09
 kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds{ip_family="IPv6"} 1.70000000025e+09

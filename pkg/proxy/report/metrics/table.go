@@ -164,7 +164,7 @@ var (
 	})
 	lastQueued = gauge(row{
 		name:   "kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds",
-		help:   "Time at which a change, a repair or a retry last requested a sync, in seconds since 1970.",
+		help:   "Unix time of the last request for a sync: a change, a repair or a retry.",
 		labels: []string{familyLabel},
 	})
 	programmingDuration = histogram(row{

@@ -121,7 +121,8 @@ func TestRecordsAreUnique(t *testing.T) {
 		if records == nil {
 			continue // no endpoint is ready
 		}
-		for query, sets := range map[string]*recordSets{webName: &records.serviceSets, "_p0._tcp." + webName: records.ports[portName{"p0", "tcp"}]} {
+		for query, sets := range map[string]*recordSets{webName: &records.serviceSets,
+			"_p0._tcp." + webName: records.ports[portName{"p0", "tcp"}]} {
 			for typ, all := range map[string]rrset{
 				"A": sets.addresses[model.IPv4], "AAAA": sets.addresses[model.IPv6], "SRV": sets.srv,
 			} {

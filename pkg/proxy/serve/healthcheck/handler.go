@@ -59,7 +59,8 @@ func (h *Handler) OnApplied(service model.ObjectName, digest any) {
 func (h *Handler) OnSynced(state selection.SyncState) {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
-	if h.scope == nil || !slices.Equal(h.scope.NodePorts, state.Scope.NodePorts) || !slices.Equal(h.scope.AllAddrFamilies, state.Scope.AllAddrFamilies) {
+	if h.scope == nil || !slices.Equal(h.scope.NodePorts, state.Scope.NodePorts) ||
+		!slices.Equal(h.scope.AllAddrFamilies, state.Scope.AllAddrFamilies) {
 		h.scope, h.hasChanged = &state.Scope, true
 	}
 	if h.hasChanged {

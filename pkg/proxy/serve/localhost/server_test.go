@@ -83,7 +83,8 @@ func TestLocalKeepsConnectionsOnTheNode(t *testing.T) {
 
 func TestEndpointsArePickedAndUpdated(t *testing.T) {
 	n := newNode(t, 100)
-	one, two, three := n.backend(loopback4, nameBackend("one")), n.backend(loopback4, nameBackend("two")), n.backend(loopback4, nameBackend("three"))
+	one, two, three := n.backend(loopback4, nameBackend("one")), n.backend(loopback4, nameBackend("two")),
+		n.backend(loopback4, nameBackend("three"))
 	web := service{name: "web", nodePort: 30080, endpoints: []netip.AddrPort{one, two}}
 	n.apply(web)
 	n.waitForListeners(1, 0)

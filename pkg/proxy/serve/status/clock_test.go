@@ -23,7 +23,8 @@ func (m *adjustedClock) timeAfter(t *testing.T, d time.Duration) time.Time {
 	wall := (*uint64)(unsafe.Pointer(&shifted))
 	*wall += uint64(int64(m.set/time.Second)) << 30 // a negative number wraps around, and so subtracts
 	if date := shifted.Round(0).Sub(correct.Round(0)); date != m.set || shifted.Sub(correct) != 0 {
-		t.Fatalf("the date differs by %s and the monotonic reading by %s, want %s and 0: package time has changed", date, shifted.Sub(correct), m.set)
+		t.Fatalf("the date differs by %s and the monotonic reading by %s, want %s and 0: package time has changed", date,
+			shifted.Sub(correct), m.set)
 	}
 	return shifted
 }

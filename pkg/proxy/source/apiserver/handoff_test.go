@@ -112,10 +112,12 @@ func TestHandoffToAnotherProxy(t *testing.T) {
 			added, handedOff, modified(version{port: 81, label: "other"}), modified(version{port: 82, label: "a third"}),
 			{after: beforeHandoffEnd - 2*time.Second}, {after: remaining, want: "-service/web"}, modified(version{port: 83, label: "other"}),
 		},
-		"returns unchanged during the handoff": {added, handedOff, {after: beforeHandoffEnd, event: watch.Modified, version: ourService}, {after: time.Hour}},
-		"returns changed during the handoff":   {added, handedOff, withWant(modified(version{port: 81}), "service/web:81"), {after: time.Hour}},
+		"returns unchanged during the handoff": {added, handedOff, {after: beforeHandoffEnd, event: watch.Modified, version: ourService},
+			{after: time.Hour}},
+		"returns changed during the handoff": {added, handedOff, withWant(modified(version{port: 81}), "service/web:81"), {after: time.Hour}},
 		"returns and is handed off again": {
-			added, handedOff, modified(ourService), modified(theirService), {after: beforeHandoffEnd}, {after: remaining, want: "-service/web"}, {after: time.Hour},
+			added, handedOff, modified(ourService), modified(theirService), {after: beforeHandoffEnd}, {after: remaining, want: "-service/web"},
+			{after: time.Hour},
 		},
 		"returns after the handoff": {
 			added, handedOff, {after: handoffDelay, want: "-service/web"}, withWant(modified(ourService), "service/web:80"), {after: time.Hour},
@@ -149,7 +151,8 @@ func TestHandoffFromANamedProxy(t *testing.T) {
 			runMoments(t, "vicinity", []moment{
 				{event: watch.Added, version: foreign},
 				{after: time.Second, event: watch.Modified, version: ours, want: "service/web:80"},
-				{after: time.Second, event: watch.Modified, version: foreign}, {after: beforeHandoffEnd}, {after: time.Millisecond, want: "-service/web"},
+				{after: time.Second, event: watch.Modified, version: foreign}, {after: beforeHandoffEnd},
+				{after: time.Millisecond, want: "-service/web"},
 			})
 		})
 	}

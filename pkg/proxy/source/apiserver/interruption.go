@@ -37,7 +37,8 @@ type interruptions struct {
 }
 
 func newInterruptions(options Options) *interruptions {
-	i := &interruptions{log: options.Log, onInterrupted: options.OnInterrupted, onResumed: options.OnResumed, current: map[string]interruption{}}
+	i := &interruptions{log: options.Log, onInterrupted: options.OnInterrupted, onResumed: options.OnResumed,
+		current: map[string]interruption{}}
 	if i.onInterrupted == nil {
 		i.onInterrupted = func(string, time.Time, error) {}
 	}

@@ -106,7 +106,8 @@ func (w *Watcher) IsReady(ctx context.Context, name string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	selector := convert.Selector{Fields: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()}
-	list, err := listWatch(w.listWatches.services, convert.Nodes.Resource, selector).ListWithContext(ctx, metav1.ListOptions{ResourceVersion: "0"})
+	list, err := listWatch(w.listWatches.services, convert.Nodes.Resource, selector).ListWithContext(ctx,
+		metav1.ListOptions{ResourceVersion: "0"})
 	if err != nil {
 		return false, fmt.Errorf("check whether node %s is Ready: %w", name, err)
 	}

@@ -34,11 +34,13 @@ func TestExcessPartsOfServiceAreSkipped(t *testing.T) {
 		"an ordinary Service": {
 			ports: 3, external: 2, balanced: 2, ranges4: 3, families: 2, nodePorts: true, want: counts{3, 2, 2, 3, 0},
 		},
-		"8,191 external IPs of one port":                    {ports: 1, external: 8191, families: 1, want: counts{1, 8191, 0, 0, 0}},
-		"one external IP more":                              {ports: 1, external: 8192, families: 1, want: counts{1, 8191, 0, 0, 1}},
-		"external IPs are skipped before load balancer IPs": {ports: 1000, external: 10, balanced: 5, families: 1, want: counts{1000, 2, 5, 0, 1}},
-		"load balancer IPs before ports":                    {ports: 8000, external: 1, balanced: 1, families: 1, want: counts{8000, 0, 0, 0, 2}},
-		"ports":                                             {ports: 5000, external: 5, families: 2, nodePorts: true, want: counts{2048, 0, 0, 0, 2}},
+		"8,191 external IPs of one port": {ports: 1, external: 8191, families: 1, want: counts{1, 8191, 0, 0, 0}},
+		"one external IP more":           {ports: 1, external: 8192, families: 1, want: counts{1, 8191, 0, 0, 1}},
+		"external IPs are skipped before load balancer IPs": {ports: 1000, external: 10, balanced: 5, families: 1,
+			want: counts{1000, 2, 5, 0, 1}},
+		"load balancer IPs before ports": {ports: 8000, external: 1, balanced: 1, families: 1, want: counts{8000, 0, 0, 0, 2}},
+		"ports": {ports: 5000, external: 5, families: 2, nodePorts: true,
+			want: counts{2048, 0, 0, 0, 2}},
 		"ranges, in each family": {
 			ports: 1, balanced: 1, ranges4: 9000, ranges6: 10, families: 2, nodePorts: true, want: counts{1, 0, 1, 8202, 1},
 		},
@@ -72,7 +74,8 @@ func TestExcessPartsOfServiceAreSkipped(t *testing.T) {
 			if len(errs) > 0 {
 				t.Fatal(errs.ToAggregate())
 			}
-			got := counts{len(converted.Ports), len(converted.ExternalIPs), len(converted.LoadBalancerIPs), len(converted.SourceRanges), len(converted.Findings)}
+			got := counts{len(converted.Ports), len(converted.ExternalIPs), len(converted.LoadBalancerIPs), len(converted.SourceRanges),
+				len(converted.Findings)}
 			if got != test.want {
 				t.Errorf("got %+v, want %+v: %v", got, test.want, converted.Findings)
 			}

@@ -122,7 +122,7 @@ func TestNotEligibleReason(t *testing.T) {
 		"a node that stays": {corev1.Node{Spec: corev1.NodeSpec{Unschedulable: true, Taints: []corev1.Taint{
 			{Key: "node.kubernetes.io/not-ready", Effect: corev1.TaintEffectNoExecute}}}}, ""},
 		"a node that is being deleted": {corev1.Node{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &now}}, "it is being deleted"},
-		"a node that the autoscaler is about to delete, regardless of the taint's effect": {corev1.Node{Spec: corev1.NodeSpec{Taints: []corev1.Taint{
+		"a node that the autoscaler is about to delete, whatever the taint's effect": {corev1.Node{Spec: corev1.NodeSpec{Taints: []corev1.Taint{
 			{Key: "other"}, {Key: "ToBeDeletedByClusterAutoscaler", Value: "1760000000", Effect: corev1.TaintEffectPreferNoSchedule}}}},
 			"it has the taint ToBeDeletedByClusterAutoscaler"},
 		"a node that is being drained": {nodeWithConditions(

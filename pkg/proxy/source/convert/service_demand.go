@@ -14,8 +14,9 @@ import (
 // cluster without measurements has none.
 var ServiceDemands = describe(
 	Kind{
-		Name: v1alpha1.ServiceDemandKind, Group: v1alpha1.SchemeGroupVersion, Resource: v1alpha1.ServiceDemandResource, AddToScheme: v1alpha1.AddToScheme,
-		IsOnDemand: true,
+		Name: v1alpha1.ServiceDemandKind, Group: v1alpha1.SchemeGroupVersion, Resource: v1alpha1.ServiceDemandResource,
+		AddToScheme: v1alpha1.AddToScheme,
+		IsOnDemand:  true,
 		Optional: &Optional{
 			Missing: "this cluster has no ServiceDemands, so Services with measured demand are planned with assumed demand; " +
 				"the component demand of the webhook's manifests adds them",

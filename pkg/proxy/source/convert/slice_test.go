@@ -205,7 +205,8 @@ func TestEndpointSliceTriggerTime(t *testing.T) {
 		annotations map[string]string
 		want        time.Time
 	}{
-		"from the controller's annotation": {map[string]string{"endpoints.kubernetes.io/last-change-trigger-time": "2026-11-21T09:00:00.25+01:00"},
+		"from the controller's annotation": {
+			map[string]string{"endpoints.kubernetes.io/last-change-trigger-time": "2026-11-21T09:00:00.25+01:00"},
 			time.Date(2026, 11, 21, 8, 0, 0, 250_000_000, time.UTC)},
 		"zero without the annotation": {nil, time.Time{}},
 		"zero if the annotation is not a time": {

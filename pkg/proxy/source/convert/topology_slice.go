@@ -14,7 +14,8 @@ import (
 // that they list into a change. Wrong content selects a farther endpoint, but never one that is not ready or not the
 // Service's.
 var TopologySlices = &Kind{
-	Name: v1alpha1.TopologySliceKind, Group: v1alpha1.SchemeGroupVersion, Resource: v1alpha1.TopologySliceResource, AddToScheme: v1alpha1.AddToScheme,
+	Name: v1alpha1.TopologySliceKind, Group: v1alpha1.SchemeGroupVersion, Resource: v1alpha1.TopologySliceResource,
+	AddToScheme:     v1alpha1.AddToScheme,
 	IsClusterScoped: true,
 	New:             func() Object { return &v1alpha1.TopologySlice{} },
 	Convert: func(object Object, _ View) (any, field.ErrorList) {

@@ -39,7 +39,8 @@ func TestEvacuateLabel(t *testing.T) {
 		}
 		evacuation, changed := update.Change.Demotions[model.DemotionKey{Node: "n1"}]
 		if changed != step.told || (evacuation != nil) != step.isEvacuated || len(update.NewProblems) != step.problems {
-			t.Errorf("after %s: demotion changed: %t, %v; %d problems: %v", step.does, changed, evacuation, len(update.NewProblems), update.NewProblems)
+			t.Errorf("after %s: demotion changed: %t, %v; %d problems: %v", step.does, changed, evacuation, len(update.NewProblems),
+				update.NewProblems)
 		}
 	}
 	if at, ok := f.folder.next(); !ok || time.Until(at) <= time.Minute {

@@ -86,7 +86,8 @@ func TestFolderReadsObjectsOfANewerKubernetes(t *testing.T) {
 			t.Errorf("after %s, changed objects (-want +got):\n%s", step.does, diff)
 		}
 		if len(step.changed) == 0 {
-			problems = append(problems, "a.yaml: newOfLists: unknown field, perhaps of a newer Kubernetes (document at line 23); it counts as absent")
+			problems = append(problems, "a.yaml: newOfLists: unknown field, perhaps of a newer Kubernetes (document at line 23); it counts "+
+				"as absent")
 		}
 		f.wantProblems(problems...)
 	}

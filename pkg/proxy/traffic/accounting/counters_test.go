@@ -112,7 +112,8 @@ func TestConnectionsAreCounted(t *testing.T) {
 			[]step{dumpWith(10, 20), onDestroy(11, 21)}, connectionCount(1, 11, 21),
 		},
 		"a long one that was closed before the start": {
-			[]step{withState(replied, conntrack.TCPTimeWait, dumpWith(5*mib, 1)), withState(replied, conntrack.TCPTimeWait, onDestroy(5*mib, 1))}, Count{},
+			[]step{withState(replied, conntrack.TCPTimeWait, dumpWith(5*mib, 1)),
+				withState(replied, conntrack.TCPTimeWait, onDestroy(5*mib, 1))}, Count{},
 		},
 		"nothing of a long one that ends during the first dump": {[]step{beginDump, onDestroy(5*mib, 1), endDump}, Count{}},
 		"once if it ended before the dump delivers it": {
@@ -134,17 +135,20 @@ func TestConnectionsAreCounted(t *testing.T) {
 			[]step{dumpWithout, dumpWith(5*mib, 9*mib), dumpWith(6*mib, 8), dumpWith(7*mib, 9)}, connectionCount(1, 12*mib, 9*mib+9),
 		},
 		"truncated dumps drop nothing": {
-			[]step{dumpWithout, dumpWith(5*mib, 1), beginDump, truncateDump, beginDump, truncateDump, onDestroy(6*mib, 1)}, connectionCount(1, 6*mib, 1),
+			[]step{dumpWithout, dumpWith(5*mib, 1), beginDump, truncateDump, beginDump, truncateDump, onDestroy(6*mib, 1)},
+			connectionCount(1, 6*mib, 1),
 		},
 		"a closed one counts at its end": {
 			[]step{dumpWithout, withState(replied, conntrack.TCPTimeWait, dumpWith(5*mib, 1))}, Count{},
 		},
 		"a later one of the same port": {[]step{dumpWithout, onDestroy(10, 20), withID(2, onDestroy(1, 2))}, connectionCount(2, 11, 22)},
 		"UDP flows, one for each entry": {
-			[]step{dumpWithout, withProtocol(model.UDP, onDestroy(10, 20)), withID(2, withProtocol(model.UDP, onDestroy(1, 2)))}, connectionCount(2, 11, 22),
+			[]step{dumpWithout, withProtocol(model.UDP, onDestroy(10, 20)), withID(2, withProtocol(model.UDP, onDestroy(1, 2)))},
+			connectionCount(2, 11, 22),
 		},
 		"a connection attempt that was refused": {
-			[]step{dumpWithout, withState(unreplied, conntrack.TCPClose, withReplyPackets(1, onDestroy(60, 40)))}, Count{Refused: 1, Traffic: Traffic{60, 40}},
+			[]step{dumpWithout, withState(unreplied, conntrack.TCPClose, withReplyPackets(1, onDestroy(60, 40)))},
+			Count{Refused: 1, Traffic: Traffic{60, 40}},
 		},
 		"a connection attempt that was refused, without packet counters": {
 			[]step{dumpWithout, withState(unreplied, conntrack.TCPClose, withoutCounters(onDestroy(0, 0)))}, Count{Refused: 1},
@@ -153,10 +157,12 @@ func TestConnectionsAreCounted(t *testing.T) {
 			[]step{dumpWithout, withState(unreplied, conntrack.TCPClose, onDestroy(100, 0))}, Count{Unreplied: 1, Traffic: Traffic{Sent: 100}},
 		},
 		"an association that was refused": {
-			[]step{dumpWithout, withState(replied, conntrack.SCTPClosed, withProtocol(model.SCTP, onDestroy(60, 40)))}, Count{Refused: 1, Traffic: Traffic{60, 40}},
+			[]step{dumpWithout, withState(replied, conntrack.SCTPClosed, withProtocol(model.SCTP, onDestroy(60, 40)))},
+			Count{Refused: 1, Traffic: Traffic{60, 40}},
 		},
 		"an association": {
-			[]step{dumpWithout, withState(replied|conntrack.Assured, conntrack.SCTPClosed, withProtocol(model.SCTP, onDestroy(60, 40)))}, connectionCount(1, 60, 40),
+			[]step{dumpWithout, withState(replied|conntrack.Assured, conntrack.SCTPClosed, withProtocol(model.SCTP, onDestroy(60, 40)))},
+			connectionCount(1, 60, 40),
 		},
 		"an unreplied connection attempt": {
 			[]step{dumpWithout, withState(unreplied, conntrack.TCPSynSent, onDestroy(60, 0))}, Count{Unreplied: 1, Traffic: Traffic{Sent: 60}},
@@ -223,7 +229,8 @@ func TestADumpOverridesADestroyEvent(t *testing.T) {
 func TestLostEventsAreReported(t *testing.T) {
 	c, e := NewCounters(Settings{}), entry("10.0.1.9:1", "10.96.0.1:80", "10.0.3.1:8080")
 	for _, do := range []step{
-		dumpWithout, dumpWith(5*mib, 0), dumpWith(2*mib, 0), onDestroy(1, 0), withID(2, withoutCounters(onDestroy(0, 0))), withID(3, dumpWith(2*mib, 0)),
+		dumpWithout, dumpWith(5*mib, 0), dumpWith(2*mib, 0), onDestroy(1, 0), withID(2, withoutCounters(onDestroy(0, 0))),
+		withID(3, dumpWith(2*mib, 0)),
 	} {
 		do(c, e)
 	}

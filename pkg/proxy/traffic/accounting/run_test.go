@@ -69,8 +69,9 @@ func (c *counting) insert(count int) {
 	client := addrPort("10.244.1.9:1").Addr()
 	for i := range count {
 		c.table.Insert(connections.Connection{
-			Protocol: model.TCP, OrigSrc: netip.AddrPortFrom(client, uint16(1000+i)), OrigDst: addrPort("10.96.0.10:80"), ReplySrc: addrPort("10.244.2.1:8080"),
-			State: conntrack.TCPEstablished, IsReplied: true,
+			Protocol: model.TCP, OrigSrc: netip.AddrPortFrom(client, uint16(1000+i)), OrigDst: addrPort("10.96.0.10:80"),
+			ReplySrc: addrPort("10.244.2.1:8080"),
+			State:    conntrack.TCPEstablished, IsReplied: true,
 			Label: ruleset.TranslatedLabel,
 		})
 	}

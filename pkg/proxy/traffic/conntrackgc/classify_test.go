@@ -118,7 +118,8 @@ const label = 86
 func unrepliedEntry(client, dialled, replySrc string) conntrack.Entry {
 	from, to, endpoint := netip.MustParseAddrPort(client), netip.MustParseAddrPort(dialled), netip.MustParseAddrPort(replySrc)
 	e := conntrack.Entry{
-		Protocol: model.TCP, Original: conntrack.Tuple{Source: from, Destination: to}, Reply: conntrack.Tuple{Source: endpoint, Destination: from},
+		Protocol: model.TCP, Original: conntrack.Tuple{Source: from, Destination: to},
+		Reply:  conntrack.Tuple{Source: endpoint, Destination: from},
 		Status: conntrack.DestinationNAT, State: conntrack.TCPSynSent,
 	}
 	e.Labels[label/8] = 1 << (label % 8)
@@ -161,12 +162,16 @@ func TestWhichConnectionsAreStale(t *testing.T) {
 		"it is closed, and its endpoint was removed": {nil, with(on(clusterIP, removed), inState(conntrack.TCPTimeWait)), StaleClosed},
 		"it was reset, and its endpoint was removed": {nil, with(on(clusterIP, removed), inState(conntrack.TCPClose)), StaleClosed},
 		"it is closed, and its endpoint serves":      {nil, with(on(clusterIP, serving), inState(conntrack.TCPTimeWait)), EndpointAllowed},
-		"an association is open":                     {nil, with(with(on(clusterIP, removed), ofSCTP), inState(conntrack.SCTPEstablished)), Established},
-		"an association is closed":                   {nil, with(with(on(clusterIP, removed), ofSCTP), inState(conntrack.SCTPClosed)), StaleClosed},
-		"an association is reopened":                 {nil, with(with(on(clusterIP, removed), ofSCTP), inState(conntrack.SCTPCookieWait)), StaleClosed},
-		"another program translated it":              {nil, with(on(clusterIP, removed), func(e *conntrack.Entry) { e.Labels = [16]byte{} }), Foreign},
-		"it is not translated":                       {nil, with(on(clusterIP, removed), func(e *conntrack.Entry) { e.Status = 0 }), Foreign},
-		"it is in a zone":                            {nil, with(on(clusterIP, removed), func(e *conntrack.Entry) { e.Zone = 7 }), Foreign},
+		"an association is open": {nil, with(with(on(clusterIP, removed), ofSCTP), inState(conntrack.SCTPEstablished)),
+			Established},
+		"an association is closed": {nil, with(with(on(clusterIP, removed), ofSCTP), inState(conntrack.SCTPClosed)),
+			StaleClosed},
+		"an association is reopened": {nil, with(with(on(clusterIP, removed), ofSCTP), inState(conntrack.SCTPCookieWait)),
+			StaleClosed},
+		"another program translated it": {nil, with(on(clusterIP, removed), func(e *conntrack.Entry) { e.Labels = [16]byte{} }),
+			Foreign},
+		"it is not translated": {nil, with(on(clusterIP, removed), func(e *conntrack.Entry) { e.Status = 0 }), Foreign},
+		"it is in a zone":      {nil, with(on(clusterIP, removed), func(e *conntrack.Entry) { e.Zone = 7 }), Foreign},
 
 		"Local, from outside to an endpoint on another node": {local, on(external, "10.244.2.2:8080"), EndpointActive},
 		"Local, from a pod":               {local, unrepliedEntry(pod, external, "10.244.2.2:8080"), EndpointAllowed},

@@ -210,7 +210,8 @@ func (r *Reconciler) removedAddrs(now time.Time) []netip.Addr {
 }
 
 // deleteUnreplied deletes connections that are still unreplied, unless their endpoint may serve them again.
-func (r *Reconciler) deleteUnreplied(ctx context.Context, entries []*conntrack.Entry, isLocal selection.IsLocal, cleanup *CleanupResult) error {
+func (r *Reconciler) deleteUnreplied(ctx context.Context, entries []*conntrack.Entry, isLocal selection.IsLocal,
+	cleanup *CleanupResult) error {
 	c := r.newClassifier(isLocal) // endpoints may have been added again since the dump
 	var uncertain error
 	entries = slices.DeleteFunc(entries, func(e *conntrack.Entry) bool {

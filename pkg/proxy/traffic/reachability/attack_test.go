@@ -20,7 +20,8 @@ func TestThreeHundredNodesFailAtOnce(t *testing.T) {
 	}
 	sim.probesByNode, sim.probesByPort = map[string]int{}, map[uint16]int{}
 	sim.run(10 * time.Second)
-	if sum := sim.probesByPort[closedPort] + sim.probesByPort[healthPort] + sim.probesByPort[kubeletPort]; sum > 10*256+1000 { // plus control probes
+	if sum := sim.probesByPort[closedPort] + sim.probesByPort[healthPort] + sim.probesByPort[kubeletPort]; sum > 10*256+
+		1000 { // plus control probes
 		t.Errorf("%d probes in ten seconds", sum)
 	}
 	var last time.Duration

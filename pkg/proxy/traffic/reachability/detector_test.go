@@ -184,7 +184,8 @@ func TestAnIsolatedNodeEjectsNoNode(t *testing.T) {
 	}
 	sim.run(time.Minute)
 	if len(sim.ejections) > 0 || sim.isolations != 1 || sim.detector.Status().IsolatedSince != nil {
-		t.Errorf("after the network is up again: ejections %v, isolated %d times, since %v", sim.ejections, sim.isolations, sim.detector.Status().IsolatedSince)
+		t.Errorf("after the network is up again: ejections %v, isolated %d times, since %v", sim.ejections, sim.isolations,
+			sim.detector.Status().IsolatedSince)
 	}
 }
 

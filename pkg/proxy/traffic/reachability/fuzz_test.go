@@ -52,7 +52,8 @@ func play(t *testing.T, input []byte) *fuzzModel {
 	t.Helper()
 	m := &fuzzModel{
 		t: t, detector: reachability.NewDetector("n0", 10256, reachability.NewBudget()), input: input, now: epoch,
-		targets: map[string]netip.Addr{}, unreplied: map[netip.Addr][]orderedProbe{}, lastReply: map[netip.Addr]orderedProbe{}, ejected: map[string]bool{},
+		targets: map[string]netip.Addr{}, unreplied: map[netip.Addr][]orderedProbe{}, lastReply: map[netip.Addr]orderedProbe{},
+		ejected: map[string]bool{},
 	}
 	for i := range 5 {
 		m.targets[fmt.Sprintf("n%d", i)] = addrOf(i)

@@ -116,9 +116,11 @@ func newSimulation(t *testing.T, count int, disabled disabledGuards) *simulation
 func newSlowSimulation(t *testing.T, count int, disabled disabledGuards, delay time.Duration) *simulation {
 	t.Helper()
 	sim := &simulation{
-		t: t, detector: reachability.NewDetector("own", healthPort, reachability.NewBudget()), disabled: disabled, networkUp: always, stopped: never,
+		t: t, detector: reachability.NewDetector("own", healthPort, reachability.NewBudget()), disabled: disabled, networkUp: always,
+		stopped:      never,
 		random:       rand.New(rand.NewPCG(1, uint64(count))),
-		probesByNode: map[string]int{}, probesByPort: map[uint16]int{}, outcomes: map[reachability.Outcome]int{}, ejected: map[string]time.Duration{},
+		probesByNode: map[string]int{}, probesByPort: map[uint16]int{}, outcomes: map[reachability.Outcome]int{},
+		ejected:  map[string]time.Duration{},
 		restored: map[string]time.Duration{},
 	}
 	for i := range count {

@@ -83,7 +83,8 @@ func newAttributions(d *selection.Decision) *attributions {
 
 // find returns an endpoint; nil if the port does not have it.
 func (a *attributions) find(endpoint netip.AddrPort) *endpointEntry {
-	i, found := slices.BinarySearchFunc(a.endpoints, endpoint, func(entry endpointEntry, addr netip.AddrPort) int { return entry.addr.Compare(addr) })
+	i, found := slices.BinarySearchFunc(a.endpoints, endpoint,
+		func(entry endpointEntry, addr netip.AddrPort) int { return entry.addr.Compare(addr) })
 	if !found {
 		return nil
 	}

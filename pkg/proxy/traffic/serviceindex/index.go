@@ -332,7 +332,8 @@ func (x *Index) recordRemoved(previous, current []Frontend) {
 			continue
 		}
 		sourcesChanged := len(remaining.sources) > 0 && !slices.Equal(old.sources, remaining.sources)
-		if internalRemoved || externalRemoved || establishedRemoved || sourcesChanged || old.IsNodePort() && hasFormer || !old.IsServed() && remaining.IsServed() {
+		if internalRemoved || externalRemoved || establishedRemoved || sourcesChanged || old.IsNodePort() && hasFormer || !old.IsServed() &&
+			remaining.IsServed() {
 			continue
 		}
 		remaining.lastChanged = old.lastChanged

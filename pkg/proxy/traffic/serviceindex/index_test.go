@@ -59,7 +59,8 @@ func (f *fixture) apply(name, clusterIP string, edit func(*model.Service), endpo
 		edit(service)
 	}
 	slice := &model.EndpointSlice{
-		Name: object, Service: object, Family: model.IPv4, Ports: []model.SlicePort{{Name: "http", Protocol: service.Ports[0].Protocol, Port: 8080}},
+		Name: object, Service: object, Family: model.IPv4,
+		Ports: []model.SlicePort{{Name: "http", Protocol: service.Ports[0].Protocol, Port: 8080}},
 	}
 	for _, endpoint := range endpoints {
 		var node, addr string
@@ -68,7 +69,8 @@ func (f *fixture) apply(name, clusterIP string, edit func(*model.Service), endpo
 		}
 		addr, isNotServing := strings.CutSuffix(addr, "!")
 		slice.Endpoints = append(slice.Endpoints, model.SliceEndpoint{
-			Addr: netip.MustParseAddr(addr), Endpoint: model.Endpoint{Node: node, Zone: "zone-of-" + node, Ready: !isNotServing, Serving: !isNotServing},
+			Addr: netip.MustParseAddr(addr), Endpoint: model.Endpoint{Node: node, Zone: "zone-of-" + node, Ready: !isNotServing,
+				Serving: !isNotServing},
 		})
 	}
 	f.cluster.Apply(model.Change{
@@ -215,7 +217,8 @@ func TestAMovedFrontendBelongsToItsNewOwner(t *testing.T) {
 		if owner := fx.index.Snapshot().Lookup(model.TCP, addrPort("10.96.0.1:80")); owner == nil || owner.Service.Name != "b" {
 			t.Errorf("in the order %v the frontend belongs to %+v, want b", order, owner)
 		}
-		if owner := old.Lookup(model.TCP, addrPort("10.96.0.1:80")); owner.Service.Name != "a" || old.Lookup(model.TCP, addrPort("10.96.0.2:80")) != nil {
+		if owner := old.Lookup(model.TCP, addrPort("10.96.0.1:80")); owner.Service.Name != "a" ||
+			old.Lookup(model.TCP, addrPort("10.96.0.2:80")) != nil {
 			t.Errorf("the old snapshot has changed: %s", owner.Service)
 		}
 		if owner := fx.index.Snapshot().Lookup(model.TCP, addrPort("10.96.0.2:80")); owner == nil || owner.Service.Name != "a" {

@@ -91,7 +91,8 @@ func (s *Snapshot) frontend(frontend model.Frontend) *Frontend {
 // ChangedAfter returns the families in which UDP flows may have become stale after the sync with the given number. For
 // 0 it returns all families, because an earlier proxy may have served frontends that no longer exist.
 func (s *Snapshot) ChangedAfter(number uint64) []model.Family {
-	return slices.DeleteFunc(slices.Clone(model.Families), func(family model.Family) bool { return number > 0 && s.lastChanged[family] <= number })
+	return slices.DeleteFunc(slices.Clone(model.Families),
+		func(family model.Family) bool { return number > 0 && s.lastChanged[family] <= number })
 }
 
 // isChanged reports whether connections to a frontend may have become stale after the sync with the given number.

@@ -63,7 +63,8 @@ func TestWhichFlowsAreScanned(t *testing.T) {
 		"a frontend is lost": {nil, func(fx *fixture) {
 			fx.index.OnFrontendsLost(web, []model.Frontend{{Addr: addrPort(external).Addr(), Protocol: model.UDP, Port: 80}})
 		}, selection.SyncState{}, []string{external}},
-		"a frontend is removed": {nil, edited(func(s *model.Service) { s.ExternalIPs = nil }, onA, onB), selection.SyncState{}, []string{external}},
+		"a frontend is removed": {nil, edited(func(s *model.Service) { s.ExternalIPs = nil }, onA, onB), selection.SyncState{},
+			[]string{external}},
 		"a frontend is new": {
 			edited(func(s *model.Service) { s.ExternalIPs = nil }, onA, onB), serving(onA, onB), selection.SyncState{}, []string{external},
 		},

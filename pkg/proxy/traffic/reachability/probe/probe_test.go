@@ -132,8 +132,9 @@ func (f *fixture) start(slice *model.EndpointSlice, table *conntrack.Conn, nodes
 	f.index.OnApplied(web, f.index.Derive(decisions))
 	f.index.OnSynced(selection.SyncState{})
 	f.prober = New(Options{
-		Self: ownNode, HealthzPort: 10256, Table: conntrack.NewDumpScheduler(table, nil), Unthrottled: table, Index: f.index, Observer: f.recorder,
-		IsLocal: func(netip.Addr) (bool, error) { return false, nil },
+		Self: ownNode, HealthzPort: 10256, Table: conntrack.NewDumpScheduler(table, nil), Unthrottled: table, Index: f.index,
+		Observer: f.recorder,
+		IsLocal:  func(netip.Addr) (bool, error) { return false, nil },
 	})
 	f.prober.unresolvedNeighbours = func() (addrs map[netip.Addr]bool, err error) {
 		f.namespace.Do(func() { addrs, err = interfaces.UnresolvedNeighbours() })
@@ -198,7 +199,8 @@ func TestAnotherProgramsConnectionIsNoSuspicion(t *testing.T) {
 	f.insertUnreplied(1, 1001)
 	for from := range uint16(10) {
 		f.table.Insert(connections.Connection{
-			Protocol: model.TCP, OrigSrc: clientAddrPort(2000 + from), OrigDst: dialled, ReplySrc: podAddr(2), State: conntrack.TCPSynSent, Timeout: 100,
+			Protocol: model.TCP, OrigSrc: clientAddrPort(2000 + from), OrigDst: dialled, ReplySrc: podAddr(2), State: conntrack.TCPSynSent,
+			Timeout: 100,
 		})
 	}
 	scan, err := f.prober.scan(t.Context())

@@ -241,7 +241,8 @@ func (p *Prober) filterProbed(flows []reachability.Flow, family model.Family) []
 
 // snapshots returns the snapshot with which each node's connections were last listed, and the current one. Suspected
 // nodes keep the snapshot of their first list.
-func (p *Prober) snapshots(family model.Family, names []string) (previous map[string]*serviceindex.Snapshot, current *serviceindex.Snapshot) {
+func (p *Prober) snapshots(family model.Family, names []string) (previous map[string]*serviceindex.Snapshot,
+	current *serviceindex.Snapshot) {
 	p.mutex.Lock()
 	isEjected := p.detectors[family].IsEjected
 	p.mutex.Unlock()

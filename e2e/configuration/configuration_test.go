@@ -37,7 +37,7 @@ var unusualFiles = map[string]struct{ text, wrong string }{
 	"a setting without section":      {"masqueradeAll: true\n", "did you mean iptables.masqueradeAll?"},
 	"a duplicate setting":            {"mode: ipvs\nmode: iptables\n", "mode: duplicate field"},
 	"two configurations":             {"---\n" + header, "two documents"},
-	"one address for two servers":    {"metricsBindAddress: 0.0.0.0:10256\n", "each needs its own"},
+	"one address for two servers":    {"metricsBindAddress: 0.0.0.0:10256\n", "each server needs its own"},
 	"an interface wildcard":          {"detectLocalMode: InterfaceNamePrefix\ndetectLocal: {interfaceNamePrefix: 'eni*'}\n", "wildcard"},
 	"a timeout below one second":     {"conntrack: {udpTimeout: 500ms}\n", "less than a second"},
 	"a CIDR with a leading zero":     {"nodePortAddresses: ['010.0.0.0/8']\n", "is not a CIDR"},

@@ -128,7 +128,7 @@ func TestAPodStartsAfterTheServicesWork(t *testing.T) {
 		n.register()
 		n.startProxy(n.api.Account(n.t, namespace, account)) // a token without a pod
 		n.proxy.Log.WaitFor(n.t, "the first sync is in the kernel")
-		n.proxy.Log.WaitFor(n.t, "the component manifests/node-condition gives the right")
+		n.proxy.Log.WaitFor(n.t, "apply the component manifests/node-condition, which grants the permission")
 		patches := n.requests("patch")
 		wait.Until(n.t, "the proxy retries", func() bool { return n.requests("patch") > patches+1 })
 		if got := n.proxy.Log.Count("failed to write the Node's condition"); got != 1 {

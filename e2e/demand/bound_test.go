@@ -201,7 +201,7 @@ func TestLoadBoundHoldsWithMeasuredDemand(t *testing.T) {
 	for _, node := range []int{1, 3} {
 		must.Succeed(t, c.proxies[node].Stop(wait.Timeout))
 	}
-	two.log.WaitFor(t, "some proxies do not answer")
+	two.log.WaitFor(t, "some proxies did not report")
 	_, began := two.lastRound()
 	wait.Until(t, "ten rounds without them", func() bool { _, rounds := two.lastRound(); return rounds >= began+10 })
 	diallers.expectBound(t, "with a third of the proxies stopped")

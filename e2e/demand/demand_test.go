@@ -283,7 +283,7 @@ func TestDemandSkewEvent(t *testing.T) {
 	})
 	expectSkew(t, two)
 	must.Succeed(t, c.proxies[2].Stop(wait.Timeout))
-	two.log.WaitFor(t, "some proxies do not answer")
+	two.log.WaitFor(t, "some proxies did not report")
 	expectSkew(t, two)
 	if _, rounds := one.lastRound(); one.endedTerms != 1 {
 		t.Errorf("the first replica ended its term %d times, after %d rounds, want once", one.endedTerms, rounds)

@@ -180,7 +180,7 @@ func TestSchemaRejectsInvalidObjects(t *testing.T) {
 		want  string // of the error; empty if the object is valid
 	}{
 		{"a million", map[string]uint32{"": 400_000, "b": 600_000}, ""},
-		{"more than a million", map[string]uint32{"a": 400_001, "b": 600_000}, "more than a million together"},
+		{"more than a million", map[string]uint32{"a": 400_001, "b": 600_000}, "exceeds a million"},
 		{"a zone with more than a million", map[string]uint32{"a": 1_000_001}, "less than or equal to 1000000"},
 		{"the maximum number of zones", zones(512), ""},
 		{"513 zones", zones(513), "must have at most 512 items"},
@@ -191,7 +191,7 @@ func TestSchemaRejectsInvalidObjects(t *testing.T) {
 			t.Errorf("%s: %v, want %q", test.name, err, test.want)
 		}
 	}
-	if text := c.api.Kubectl(t, "explain", "servicedemands.zones.demandPPM"); !strings.Contains(text, "of a million connections") {
+	if text := c.api.Kubectl(t, "explain", "servicedemands.zones.demandPPM"); !strings.Contains(text, "from this zone per million") {
 		t.Errorf("kubectl explain prints %s", text)
 	}
 }

@@ -268,7 +268,7 @@ func TestDemandSkewEvent(t *testing.T) {
 	two := c.start(t, "two", minSkewDuration)
 	c.dial(t, 1, 20, 1)
 	wait.Until(t, "one Event on the Service", func() bool { return len(c.events(t)) == 1 })
-	if note := c.events(t)[0]; !strings.HasPrefix(note, "Clients in zone zone-b make ") || !strings.Contains(note, "planned for 33 %") {
+	if note := c.events(t)[0]; !strings.HasPrefix(note, "Clients in zone zone-b open ") || !strings.Contains(note, "assumes 33 %") {
 		t.Errorf("unexpected note of the Event: %s", note)
 	}
 	expectSkew(t, one)

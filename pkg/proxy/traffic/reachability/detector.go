@@ -233,7 +233,7 @@ func (d *Detector) ReportReplied(now time.Time, nodes []string, flows, nextFlows
 			}
 		case n.suspicion == nil || !n.suspicion.isListing:
 		case isListed:
-			n.suspicion.addReplied(byNode[name])
+			n.suspicion.addReplied(now, byNode[name])
 		default:
 			d.conclude(now, n, Inconclusive)
 		}

@@ -36,6 +36,7 @@ type suspicion struct {
 	probes               []port
 	sent, unreplied      int
 	lastProbe, nextProbe time.Time
+	firstList            time.Time // when the first list of connections was reported
 	// earlierReplied and laterReplied are the connections to the node's endpoints that have a reply. The earlier ones are
 	// listed after the first probe had no reply, the later ones when the timeout has expired.
 	earlierReplied map[uint32]bool
@@ -71,9 +72,14 @@ func (s *suspicion) remaining() time.Duration {
 	return s.timeout - time.Duration(s.sent)*s.interval()
 }
 
-// deadline returns when the timeout expires, once all probes are sent.
+// deadline returns when the timeout expires, once all probes are sent. If the first list was late, it is half a timeout
+// later than that: connections between the two lists can prove that the node is healthy.
 func (s *suspicion) deadline() time.Time {
-	return s.lastProbe.Add(s.timeout / 4)
+	expiry, listed := s.lastProbe.Add(s.timeout/4), s.firstList.Add(s.timeout/2)
+	if expiry.Before(listed) {
+		return listed
+	}
+	return expiry
 }
 
 // needsList reports whether the connections with a reply are to be listed now.
@@ -90,9 +96,9 @@ func (s *suspicion) isExpired(now time.Time) bool {
 }
 
 // addReplied records the connections to the node's endpoints that have a reply.
-func (s *suspicion) addReplied(flows []Flow) {
+func (s *suspicion) addReplied(now time.Time, flows []Flow) {
 	if s.isListing = false; s.earlierReplied == nil {
-		s.earlierReplied = idsOf(flows)
+		s.earlierReplied, s.firstList = idsOf(flows), now
 	} else {
 		s.laterReplied, s.hasLater = flows, true
 	}

@@ -130,8 +130,8 @@ func TestNoOtherNodeIsEjected(t *testing.T) {
 			before := s.metric("vicinity_reachability_suspicions_total", `outcome="`+scene.sure+`"`)
 			end := scene.begin()
 			// The load continues for a while after the scene: without connections, nothing could prove that a node is healthy.
-			time.AfterFunc(period-3*time.Second, end)
-			all := s.load(web, 50, period, time.Second)
+			time.AfterFunc(period, end)
+			all := s.load(web, 50, period+3*time.Second, time.Second)
 			t.Logf("%d of %d connections failed", all.failed, all.made)
 			s.expectNoEjection(s.proxy)
 			if s.metric("vicinity_reachability_suspicions_total", `outcome="`+scene.sure+`"`) == before {

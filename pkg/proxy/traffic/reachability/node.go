@@ -36,7 +36,7 @@ type node struct {
 	baselines        [kubeletPort]baseline
 	lastReply        time.Time
 	nextBaseline     time.Time
-	baselineTries    int // how often it was recorded again because it was slow or missing
+	baselineTries    int // how often it was missing after a probe
 	suspicion        *suspicion
 	lastSuspicion    time.Time // when the last suspicion began
 	lastKubeletProbe time.Time // when its kubelet was probed
@@ -109,7 +109,7 @@ func (n *node) maySuspect(now time.Time) bool {
 
 // isFast reports whether all ports that used to reply did so within fastRTT.
 func (n *node) isFast() bool {
-	return n.best() != NoReply && !slices.ContainsFunc(n.baselines[:], func(b baseline) bool { return b.rtt >= fastRTT })
+	return !slices.ContainsFunc(n.baselines[:], func(b baseline) bool { return b.rtt >= fastRTT })
 }
 
 // retryBaseline sets when a missing baseline is recorded again, in a cluster with this many nodes: at once if only the

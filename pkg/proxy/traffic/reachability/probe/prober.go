@@ -184,10 +184,12 @@ func (p *Prober) reportScan(scan Scan) {
 		probed := p.probedFamily(to.node, to.family)
 		nodes[probed] = append(nodes[probed], slices.Repeat([]string{to.node}, len(entries))...)
 	}
-	for name, node := range p.nodes {
-		for family, addr := range node {
-			if scan.unresolved[addr] {
-				nodes[model.Family(family)] = append(nodes[model.Family(family)], name)
+	if len(scan.unresolved) > 0 {
+		for name, node := range p.nodes {
+			for family, addr := range node {
+				if scan.unresolved[addr] {
+					nodes[model.Family(family)] = append(nodes[model.Family(family)], name)
+				}
 			}
 		}
 	}

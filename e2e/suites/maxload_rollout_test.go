@@ -27,7 +27,8 @@ var _ = Describe("A rollout under load", func() {
 		bounded := newService(ctx, namespace, named("bounded"), preferSameZone, withinBound)
 		before := expectRolledOut(ctx, namespace)
 		expectEachInItsZone(ctx, "PreferSameZone", clusterIPs(preferring), before)
-		updateDeployment(ctx, namespace, notInZone(kube.zones()[0]))
+		// Each of the ten steps takes at least three seconds, so that a busy machine counts connections in some windows, too.
+		updateDeployment(ctx, namespace, `{"minReadySeconds":3,"template":`+notInZone(kube.zones()[0])+`}`)
 		windows := watchRollout(ctx, namespace, preferring, bounded)
 		after := expectRolledOut(ctx, namespace)
 

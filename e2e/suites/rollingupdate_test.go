@@ -26,7 +26,7 @@ var _ = Describe("A rolling update", func() {
 		before := expectRolledOut(ctx, namespace)
 		expectServers(ctx, "before", podClients, clusterIPs(service), before)
 		clients := startSteady(ctx, podClients, clusterIPs(service))
-		updateDeployment(ctx, namespace, `{"metadata":{"annotations":{"version":"2"}}}`)
+		updateDeployment(ctx, namespace, `{"template":{"metadata":{"annotations":{"version":"2"}}}}`)
 		after := expectRolledOut(ctx, namespace)
 		expectServers(ctx, "after", podClients, clusterIPs(service), after)
 		total := clients.expectNoneLost("during the update")
@@ -60,11 +60,11 @@ func makeDeployment(ctx context.Context, namespace string, replicas, surge int32
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// updateDeployment patches the Deployment's pod template.
-func updateDeployment(ctx context.Context, namespace, template string) {
+// updateDeployment patches the Deployment's spec.
+func updateDeployment(ctx context.Context, namespace, spec string) {
 	GinkgoHelper()
 	_, err := kube.AppsV1().Deployments(namespace).Patch(ctx, "web", types.StrategicMergePatchType,
-		[]byte(`{"spec":{"template":`+template+`}}`), metav1.PatchOptions{})
+		[]byte(`{"spec":`+spec+`}`), metav1.PatchOptions{})
 	Expect(err).NotTo(HaveOccurred())
 }
 

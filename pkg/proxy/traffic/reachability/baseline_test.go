@@ -34,33 +34,55 @@ func TestFewNodesGetTheirBaselinesSoon(t *testing.T) {
 	}
 }
 
-// A missing baseline is recorded again with a backoff, and a slow one only once an hour.
-func TestMissingBaselinesAreRecordedAgain(t *testing.T) {
-	for result, want := range map[reachability.ProbeResult][]time.Duration{
-		reachability.Accepted: nil,
-		reachability.NoReply: {
-			10 * time.Second, 30 * time.Second, 70 * time.Second, 150 * time.Second, 310 * time.Second, 630 * time.Second,
+// A baseline that is slow or missing is recorded again with a backoff: a node that was only busy is fast soon, and one
+// that is far away is not probed more often than others for long.
+func TestSlowBaselinesAreRecordedAgain(t *testing.T) {
+	const slow = 300 * time.Millisecond
+	for name, test := range map[string]struct {
+		result reachability.ProbeResult
+		rtt    func(at time.Duration) time.Duration
+		want   []time.Duration // after the first one
+	}{
+		"slow at the start": {
+			reachability.Accepted, func(at time.Duration) time.Duration {
+				if at < 15*time.Second {
+					return slow
+				}
+				return time.Millisecond
+			},
+			// When the first of the two ports is fast, the other one is not yet, so there is one more probe.
+			[]time.Duration{10 * time.Second, 30 * time.Second, 70 * time.Second},
+		},
+		"always slow": {
+			reachability.Accepted, func(time.Duration) time.Duration { return slow },
+			[]time.Duration{10 * time.Second, 30 * time.Second, 70 * time.Second, 150 * time.Second, 310 * time.Second, 630 * time.Second},
+		},
+		"no reply": {
+			reachability.NoReply, func(time.Duration) time.Duration { return 2 * time.Second },
+			[]time.Duration{10 * time.Second, 30 * time.Second, 70 * time.Second, 150 * time.Second, 310 * time.Second, 630 * time.Second},
 		},
 	} {
-		detector := reachability.NewDetector("own", 10256, reachability.NewBudget())
-		detector.SetNodes(epoch, map[string]netip.Addr{"n0": netip.MustParseAddr("192.0.2.1")}, nil)
-		first := time.Duration(-1)
-		var again []time.Duration
-		for at := time.Duration(0); at < 20*time.Minute; at += time.Second {
-			probes := detector.Step(epoch.Add(at)).Probes
-			for _, probe := range probes {
-				detector.ReportProbe(epoch.Add(at), probe.ID, result, 300*time.Millisecond)
+		t.Run(name, func(t *testing.T) {
+			detector := reachability.NewDetector("own", 10256, reachability.NewBudget())
+			detector.SetNodes(epoch, map[string]netip.Addr{"n0": netip.MustParseAddr("192.0.2.1")}, nil)
+			first := time.Duration(-1)
+			var again []time.Duration
+			for at := time.Duration(0); at < 20*time.Minute; at += time.Second {
+				probes := detector.Step(epoch.Add(at)).Probes
+				for _, probe := range probes {
+					detector.ReportProbe(epoch.Add(at), probe.ID, test.result, test.rtt(at))
+				}
+				switch {
+				case len(probes) == 0:
+				case first < 0:
+					first = at
+				default:
+					again = append(again, at-first)
+				}
 			}
-			switch {
-			case len(probes) == 0:
-			case first < 0:
-				first = at
-			default:
-				again = append(again, at-first)
+			if !slices.Equal(again, test.want) {
+				t.Errorf("probed again after %v, want %v", again, test.want)
 			}
-		}
-		if !slices.Equal(again, want) {
-			t.Errorf("result %v: probed again after %v, want %v", result, again, want)
-		}
+		})
 	}
 }

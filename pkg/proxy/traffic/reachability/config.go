@@ -28,8 +28,9 @@ const (
 	kubeletEvery = time.Minute
 	// baselineWithin is the longest time until a node is probed for the first time. In small clusters it is baselineEach
 	// per node, but at least a second. So even if all proxies start at once, no node is probed more often than in the
-	// largest cluster. baselineEvery is the interval of later probes while nothing is wrong. A missing baseline is
-	// recorded again after baselineRetry, and each time after twice the time.
+	// largest cluster. baselineEvery is the interval of later probes while nothing is wrong. A missing or slow baseline is
+	// recorded again after baselineRetry, and each time after twice the time: a node or a proxy that has just started
+	// replies slowly, and suspicions of slow nodes take twice as long.
 	baselineWithin, baselineEach = time.Minute, time.Minute / 5000
 	baselineEvery, baselineRetry = time.Hour, 10 * time.Second
 	// maxBaselineBurst limits the nodes that are probed per second to record their baseline.

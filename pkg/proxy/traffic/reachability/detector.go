@@ -226,7 +226,7 @@ func (d *Detector) ReportReplied(now time.Time, nodes []string, flows, nextFlows
 		case n == nil:
 		case n.ejection != nil && isListed:
 			// If any probe has a reply, probes alone decide: an unstable or booting node has to reply for a while.
-			if n.lastReply.Before(n.ejection.since) && isProof(n.ejection.knownFlows, byNode[name]) {
+			if n.lastReply.Before(n.ejection.since) && compare(n.ejection.knownFlows, byNode[name]) == proof {
 				d.restore(now, n)
 			} else {
 				n.ejection.knownFlows = idsOf(nextByNode[name])

@@ -88,6 +88,17 @@ var noEjectionCases = []noEjectionCase{
 		},
 	},
 	{
+		// Some suspicions see only one client's connections before the timeout expires.
+		name: "a firewall closes all ports of the node at once, and pods are seldom used", nodes: 3,
+		prepare: func(w *simulation) {
+			w.loads = nil
+			w.nodes[0].drops = dropFrom(w.now+time.Second, closedPort, healthPort, kubeletPort)
+			w.addClient(w.nodes[0], "10.1.0.9", 5).denied = true
+			w.addClient(w.nodes[0], "10.1.0.1", 2)
+			w.addClient(w.nodes[0], "10.1.0.2", 1).every = 1500 * time.Millisecond
+		},
+	},
+	{
 		name: "a firewall closes the proxy's port later", nodes: 3, prepare: func(w *simulation) {
 			w.nodes[0].drops = dropFrom(w.now+time.Second, healthPort)
 			w.addClient(w.nodes[0], "10.1.0.9", 5).denied = true

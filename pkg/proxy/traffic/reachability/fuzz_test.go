@@ -215,7 +215,7 @@ func (m *fuzzModel) check(name string) {
 func TestNoEjectionWithoutReasons(t *testing.T) {
 	random := rand.New(rand.NewPCG(35, 9))
 	ejections := 0
-	for range 3000 {
+	for range 4000 {
 		input := make([]byte, 400)
 		for i := range input {
 			input[i] = byte(random.Uint32())

@@ -109,18 +109,17 @@ func (n *node) maySuspect(now time.Time) bool {
 
 // isFast reports whether all ports that used to reply did so within fastRTT.
 func (n *node) isFast() bool {
-	return !slices.ContainsFunc(n.baselines[:], func(b baseline) bool { return b.rtt >= fastRTT })
+	return n.best() != NoReply && !slices.ContainsFunc(n.baselines[:], func(b baseline) bool { return b.rtt >= fastRTT })
 }
 
-// retryBaseline sets when a missing baseline is recorded again, in a cluster with this many nodes: at once if only the
-// kubelet replied, because the node may have been unreachable for a moment, else with a backoff. A slow one is not: on a
-// busy machine a suspicion should take longer.
+// retryBaseline sets when a baseline that is missing or slow is recorded again, in a cluster with this many nodes: at
+// once if only the kubelet replied, because the node may have been unreachable for a moment, else with a backoff.
 func (n *node) retryBaseline(now time.Time, nodes int) {
 	retry := now.Add(min(max(baselineRetry, firstBaselineWindow(nodes))<<n.baselineTries, baselineEvery))
 	switch {
 	case n.onlyKubelet:
 		n.nextBaseline = now
-	case n.best() != NoReply:
+	case n.isFast():
 		n.baselineTries = 0
 	case retry.Before(n.nextBaseline):
 		n.nextBaseline, n.baselineTries = retry, min(n.baselineTries+1, 9)

@@ -36,12 +36,14 @@ type suspicion struct {
 	probes               []port
 	sent, unreplied      int
 	lastProbe, nextProbe time.Time
-	firstList            time.Time // when the first list of connections was reported
+	windowStart          time.Time // when connections were listed, other than for the last time
 	// earlierReplied and laterReplied are the connections to the node's endpoints that have a reply. The earlier ones are
-	// listed after the first probe had no reply, the later ones when the timeout has expired.
+	// listed after the first probe had no reply, the later ones when the timeout has expired, and once more if a new
+	// connection is among them that proves nothing alone.
 	earlierReplied map[uint32]bool
 	laterReplied   []Flow
 	hasLater       bool // laterReplied was reported; earlierReplied is nil until it is
+	isExtended     bool // the timeout was extended for another list
 	isListing      bool // a list of connections is pending
 }
 
@@ -72,12 +74,15 @@ func (s *suspicion) remaining() time.Duration {
 	return s.timeout - time.Duration(s.sent)*s.interval()
 }
 
-// deadline returns when the timeout expires, once all probes are sent. If the first list was late, it is half a timeout
-// later than that: connections between the two lists can prove that the node is healthy.
+// deadline returns when the timeout expires, once all probes are sent. Until the last list there are at least three
+// quarters of a timeout for connections that can prove that the node is healthy, and a whole one if it is extended.
 func (s *suspicion) deadline() time.Time {
-	expiry, listed := s.lastProbe.Add(s.timeout/4), s.firstList.Add(s.timeout/2)
-	if expiry.Before(listed) {
-		return listed
+	expiry, window := s.lastProbe.Add(s.timeout/4), s.timeout*3/4
+	if s.isExtended {
+		window = s.timeout
+	}
+	if end := s.windowStart.Add(window); expiry.Before(end) {
+		return end
 	}
 	return expiry
 }
@@ -97,9 +102,13 @@ func (s *suspicion) isExpired(now time.Time) bool {
 
 // addReplied records the connections to the node's endpoints that have a reply.
 func (s *suspicion) addReplied(now time.Time, flows []Flow) {
-	if s.isListing = false; s.earlierReplied == nil {
-		s.earlierReplied, s.firstList = idsOf(flows), now
-	} else {
+	s.isListing = false
+	switch {
+	case s.earlierReplied == nil:
+		s.earlierReplied, s.windowStart = idsOf(flows), now
+	case compare(s.earlierReplied, flows) == hint && !s.isExtended:
+		s.isExtended, s.windowStart = true, now
+	default:
 		s.laterReplied, s.hasLater = flows, true
 	}
 }
@@ -112,7 +121,7 @@ func (s *suspicion) outcome(now time.Time, othersReply bool) (outcome Outcome, i
 		return Inconclusive, true
 	case !s.isExpired(now) || !s.hasLater:
 		return "", false
-	case isProof(s.earlierReplied, s.laterReplied):
+	case compare(s.earlierReplied, s.laterReplied) == proof:
 		return FlowsReplied, true
 	case !othersReply: // controls have the full timeout, like any probe
 		return Isolated, !now.Before(s.lastProbe.Add(timeout))
@@ -120,10 +129,20 @@ func (s *suspicion) outcome(now time.Time, othersReply bool) (outcome Outcome, i
 	return Unreachable, true
 }
 
-// isProof reports whether connections prove that a node is healthy: new ones have a reply, and they involve two
-// endpoints or two clients. One connection is not enough, because a single pod can send replies in the name of an
-// endpoint.
-func isProof(known map[uint32]bool, replied []Flow) bool {
+// evidence is what connections with a reply show about their node.
+type evidence uint8
+
+const (
+	noEvidence evidence = iota
+	// hint means that some are new, but they have the same client and endpoint: a single pod can send replies in the name
+	// of an endpoint.
+	hint
+	// proof means that the node is healthy: new ones involve two endpoints or two clients.
+	proof
+)
+
+// compare returns the evidence in a list of connections, given those that are known already.
+func compare(known map[uint32]bool, replied []Flow) evidence {
 	var first *Flow
 	for i := range replied {
 		flow := &replied[i]
@@ -132,10 +151,13 @@ func isProof(known map[uint32]bool, replied []Flow) bool {
 		case first == nil:
 			first = flow
 		case first.Client != flow.Client || first.Endpoint != flow.Endpoint:
-			return true
+			return proof
 		}
 	}
-	return false
+	if first != nil {
+		return hint
+	}
+	return noEvidence
 }
 
 func idsOf(flows []Flow) map[uint32]bool {

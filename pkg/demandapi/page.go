@@ -7,13 +7,16 @@
 //	seconds 30.012
 //	left-out 0
 //	shop/web 6024
+//	open shop/web 310
 //
 // Counts are differences since the cursor that the client sent, so no counts are lost with a lost response. A client
-// without a cursor, or with an unknown one, gets a cursor and no counts: `seconds` is 0.
+// without a cursor, or with an unknown one, gets a cursor and no counts: `seconds` is 0. Open connections are counted
+// when the page is read.
 package demandapi
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,8 +30,10 @@ const (
 	CursorParam = "after"
 	// MaxServices is the maximum number of Services for which a proxy counts connections.
 	MaxServices = 1000
-	// MaxSize is the maximum size of a page in bytes: MaxServices with the longest names and numbers.
-	MaxSize = MaxServices*(63+1+63+1+20+1) + 1<<10
+	// MaxSize is the maximum size of a page in bytes: two lines for MaxServices with the longest names and numbers.
+	MaxSize = MaxServices*(2*(63+1+63+1+20+1)+5) + 1<<10
+
+	openPrefix = "open " // has 5 bytes
 )
 
 // Page is the report of a proxy.
@@ -41,20 +46,24 @@ type Page struct {
 	Skipped int
 	// Counts are new connections by Service, as namespace/name. Services without connections may be missing.
 	Counts map[string]uint64
+	// Open are open connections with a reply, by Service. It may contain only some Services: those whose demand should be
+	// published.
+	Open map[string]uint64
 }
 
 // Text returns the page as it is served. Services are sorted.
 func (p Page) Text() []byte {
 	text := fmt.Appendf(nil, "cursor %s\nseconds %.3f\nleft-out %d\n", p.Cursor, p.Duration.Seconds(), p.Skipped)
-	names := make([]string, 0, len(p.Counts))
-	for name, count := range p.Counts {
-		if count > 0 {
-			names = append(names, name)
+	text = appendCounts(text, "", p.Counts)
+	return appendCounts(text, openPrefix, p.Open)
+}
+
+// appendCounts appends a line for each Service with a count above zero, sorted.
+func appendCounts(text []byte, prefix string, counts map[string]uint64) []byte {
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		if counts[name] > 0 {
+			text = fmt.Appendf(text, "%s%s %d\n", prefix, name, counts[name])
 		}
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		text = fmt.Appendf(text, "%s %d\n", name, p.Counts[name])
 	}
 	return text
 }
@@ -65,13 +74,13 @@ const maxSeconds = 24 * 60 * 60
 // Parse parses a page. Any program may be listening at a node's address: malformed pages are errors, and callers must
 // check the values. Unknown keys are skipped, because a newer proxy may write them.
 func Parse(text []byte) (Page, error) {
-	page := Page{Counts: map[string]uint64{}}
+	page := Page{Counts: map[string]uint64{}, Open: map[string]uint64{}}
 	for number, line := range strings.Split(strings.TrimSuffix(string(text), "\n"), "\n") {
 		key, value, _ := strings.Cut(line, " ")
 		if err := page.parseLine(key, value); err != nil {
 			return Page{}, fmt.Errorf("line %d: %w", number+1, err)
 		}
-		if len(page.Counts) > MaxServices {
+		if max(len(page.Counts), len(page.Open)) > MaxServices {
 			return Page{}, fmt.Errorf("more than %d Services", MaxServices)
 		}
 	}
@@ -98,12 +107,20 @@ func (p *Page) parseLine(key, value string) (err error) {
 		if p.Skipped, err = strconv.Atoi(value); err != nil || p.Skipped < 0 {
 			return fmt.Errorf("left-out %q must be a number of Services", value)
 		}
+	case key == strings.TrimSpace(openPrefix):
+		service, number, _ := strings.Cut(value, " ")
+		return parseCount(p.Open, service, number)
 	case strings.Contains(key, "/"):
-		count, err := strconv.ParseUint(value, 10, 64)
-		if err != nil {
-			return fmt.Errorf("%q must be a number of connections", value)
-		}
-		p.Counts[key] = count
+		return parseCount(p.Counts, key, value)
 	}
+	return nil
+}
+
+func parseCount(counts map[string]uint64, service, number string) error {
+	count, err := strconv.ParseUint(number, 10, 64)
+	if err != nil || !strings.Contains(service, "/") {
+		return fmt.Errorf("%q of %q must be the number of connections to a Service", number, service)
+	}
+	counts[service] = count
 	return nil
 }

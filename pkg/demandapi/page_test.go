@@ -15,10 +15,10 @@ import (
 func TestParseReturnsThePage(t *testing.T) {
 	page := demandapi.Page{
 		Cursor: "abc-1", Duration: 30012 * time.Millisecond, Skipped: 7,
-		Counts: map[string]uint64{"shop/web": 6024, "shop/cart": 1, "a/b": 1<<64 - 1},
+		Counts: map[string]uint64{"shop/web": 6024, "shop/cart": 1, "a/b": 1<<64 - 1}, Open: map[string]uint64{"shop/web": 310},
 	}
 	text := string(page.Text())
-	want := "cursor abc-1\nseconds 30.012\nleft-out 7\na/b 18446744073709551615\nshop/cart 1\nshop/web 6024\n"
+	want := "cursor abc-1\nseconds 30.012\nleft-out 7\na/b 18446744073709551615\nshop/cart 1\nshop/web 6024\nopen shop/web 310\n"
 	if text != want {
 		t.Errorf("page is\n%swant\n%s", text, want)
 	}
@@ -39,9 +39,10 @@ func TestTextOmitsServicesWithoutConnections(t *testing.T) {
 }
 
 func TestParseLargestPage(t *testing.T) {
-	page := demandapi.Page{Cursor: strings.Repeat("c", 64), Duration: time.Hour, Counts: map[string]uint64{}}
+	page := demandapi.Page{Cursor: strings.Repeat("c", 64), Duration: time.Hour, Counts: map[string]uint64{}, Open: map[string]uint64{}}
 	for i := range demandapi.MaxServices {
-		page.Counts[strings.Repeat("n", 63)+"/"+fmt.Sprintf("%063d", i)] = 1<<64 - 1
+		name := strings.Repeat("n", 63) + "/" + fmt.Sprintf("%063d", i)
+		page.Counts[name], page.Open[name] = 1<<64-1, 1<<64-1
 	}
 	text := page.Text()
 	if len(text) > demandapi.MaxSize {
@@ -100,6 +101,7 @@ func TestParseRejectsInvalidPages(t *testing.T) {
 		"empty": "", "HTML": "<html>\n", "no cursor": "seconds 1\nshop/web 3\n", "long cursor": "cursor " + strings.Repeat("c", 65),
 		"negative": "cursor c\nshop/web -3\n", "word": "cursor c\nshop/web many\n", "too large": "cursor c\nshop/web 18446744073709551616\n",
 		"NaN seconds": "cursor c\nseconds NaN\n", "too many seconds": "cursor c\nseconds 1e9\n", "left out": "cursor c\nleft-out -1\n",
+		"open without a Service": "cursor c\nopen 3\n", "open without a number": "cursor c\nopen shop/web\n",
 		"too many": tooMany,
 	} {
 		t.Run(name, func(t *testing.T) {

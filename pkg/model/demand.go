@@ -11,6 +11,13 @@ type Demand struct {
 	// Zones is the demand of each zone's nodes, in millionths of the demand of all nodes. A missing zone has no demand.
 	// Nodes without a zone have the key "".
 	Zones map[string]uint32
+	// Open is the same for open connections. It is nil if they are distributed like new ones.
+	Open map[string]uint32
+	// AssumedZones are the zones with a proxy that never reported, sorted: their demand is at least the assumed one.
+	AssumedZones []string
+	// EffectiveNodes is the number of nodes with equal demand that would be as concentrated as those that connect. 0 means
+	// that it is unknown.
+	EffectiveNodes uint64
 	// ObservedAt is the time of the measurement. NodesReporting of NodesTotal nodes contributed to it.
 	ObservedAt                 time.Time
 	NodesReporting, NodesTotal int

@@ -39,7 +39,10 @@ type ServiceDemand struct {
 
 	// Zones are the shares of demand of the nodes of each zone. A missing zone has no demand.
 	Zones []ZoneDemand `json:"zones"`
-	// NodesReporting of NodesTotal nodes have reported their counts.
+	// EffectiveNodes is the number of nodes with equal demand that would be as concentrated as the nodes that connect
+	// (Kish's effective sample size), rounded down to a power of two. 0 means that it is unknown.
+	EffectiveNodes int32 `json:"effectiveNodes,omitempty"`
+	// NodesReporting of NodesTotal nodes with a proxy have reported their counts.
 	NodesReporting int32 `json:"nodesReporting"`
 	NodesTotal     int32 `json:"nodesTotal"`
 	// ConnectionsPerMinute is the rate of new connections to the Service in the last minutes.
@@ -51,7 +54,11 @@ type ServiceDemand struct {
 // ZoneDemand is the share of demand of the nodes of one zone. Zone is empty for nodes without a zone.
 type ZoneDemand struct {
 	Zone      string `json:"zone"`
-	DemandPPM uint32 `json:"demandPPM"` // of PPM
+	DemandPPM uint32 `json:"demandPPM"` // new connections, of PPM
+	// OpenPPM is the share of open connections, of PPM. If it is 0 for all zones, they are distributed like new ones.
+	OpenPPM uint32 `json:"openPPM,omitempty"`
+	// Assumed is set if a proxy in the zone never reported: DemandPPM is at least the share of the assumed demand.
+	Assumed bool `json:"assumed,omitempty"`
 }
 
 // ServiceDemandList is a list of ServiceDemands.

@@ -2,6 +2,7 @@ package convert
 
 import (
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -41,7 +42,9 @@ func ServiceDemand(object *v1alpha1.ServiceDemand) (*model.Demand, field.ErrorLi
 	if len(errs) > 0 {
 		return nil, errs
 	}
-	byZone, sum := make(map[string]uint32, len(object.Zones)), uint64(0)
+	byZone, open := make(map[string]uint32, len(object.Zones)), map[string]uint32{}
+	sum, openSum := uint64(0), uint64(0)
+	var assumed []string
 	for i, zone := range object.Zones {
 		path := zones.Index(i).Child("zone")
 		if _, isDuplicate := byZone[zone.Zone]; isDuplicate {
@@ -50,23 +53,37 @@ func ServiceDemand(object *v1alpha1.ServiceDemand) (*model.Demand, field.ErrorLi
 		errs = append(errs, invalid(path, zone.Zone, validation.IsValidLabelValue(zone.Zone))...)
 		byZone[zone.Zone] = zone.DemandPPM
 		sum += uint64(zone.DemandPPM)
+		if zone.OpenPPM > 0 {
+			open[zone.Zone] = zone.OpenPPM
+			openSum += uint64(zone.OpenPPM)
+		}
+		if zone.Assumed {
+			assumed = append(assumed, zone.Zone)
+		}
 	}
-	if sum > v1alpha1.PPM {
-		errs = append(errs, field.Invalid(zones, sum,
-			fmt.Sprintf("the sum must not be greater than %d, the demand of all zones", v1alpha1.PPM)))
+	for _, sum := range []uint64{sum, openSum} {
+		if sum > v1alpha1.PPM {
+			errs = append(errs, field.Invalid(zones, sum,
+				fmt.Sprintf("the sum must not be greater than %d, the demand of all zones", v1alpha1.PPM)))
+		}
 	}
 	if len(errs) > 0 {
 		return nil, errs
 	}
+	if len(open) == 0 {
+		open = nil
+	}
+	slices.Sort(assumed)
 	return &model.Demand{
-		Zones: byZone, ObservedAt: object.ObservedAt.UTC(),
+		Zones: byZone, Open: open, AssumedZones: assumed, EffectiveNodes: uint64(object.EffectiveNodes), ObservedAt: object.ObservedAt.UTC(),
 		NodesReporting: int(object.NodesReporting), NodesTotal: int(object.NodesTotal), ConnectionsPerMinute: uint64(object.ConnectionsPerMinute),
 	}, nil
 }
 
 // checkCounts rejects negative counts and a missing time.
 func checkCounts(object *v1alpha1.ServiceDemand) field.ErrorList {
-	errs := checkCount("nodesReporting", int64(object.NodesReporting))
+	errs := checkCount("effectiveNodes", int64(object.EffectiveNodes))
+	errs = append(errs, checkCount("nodesReporting", int64(object.NodesReporting))...)
 	errs = append(errs, checkCount("nodesTotal", int64(object.NodesTotal))...)
 	errs = append(errs, checkCount("connectionsPerMinute", object.ConnectionsPerMinute)...)
 	if object.ObservedAt.IsZero() {

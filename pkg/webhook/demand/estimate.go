@@ -48,7 +48,11 @@ var shortHalfLives = []time.Duration{2 * time.Minute, 8 * time.Minute}
 // Sample is the demand on one Service in one interval.
 type Sample struct {
 	Took  time.Duration
-	Zones map[string]float64 // connections by zone, including those imputed for nodes that do not report
+	Zones map[string]float64 // new connections by zone, including those imputed for nodes that do not report
+	Open  map[string]float64 // open connections by zone at the end of the interval
+	// Pairs is the sum of x(x-1) over the nodes, where x is a node's number of new connections. With the total it shows
+	// how concentrated the nodes are that connect.
+	Pairs float64
 }
 
 func (s Sample) total() float64 {
@@ -76,6 +80,11 @@ type Decision struct {
 	Reason Reason
 	// Shares are the fractions of connections by zone; they sum to 1. Nil with InsufficientData and BelowThreshold.
 	Shares map[string]float64
+	// Open are the fractions of open connections by zone. It is nil if they do not differ significantly from Shares.
+	Open map[string]float64
+	// EffectiveNodes is the number of nodes with equal demand that would be as concentrated as the nodes that connect,
+	// rounded down to a power of two; 0 means that it is unknown.
+	EffectiveNodes int32
 	// ConnectionsPerMinute is the rate of the last minutes.
 	ConnectionsPerMinute float64
 	// ChangePoint is set if this sample caused a fast average to replace the slow one.

@@ -200,7 +200,7 @@ func (p *Planner) measuredOf(service *model.Service) (balance.Demand, bool) {
 	p.mutex.Lock()
 	nodeClasses := p.indexFor(WithZone(service.Topology.Keys)).nodeClasses
 	p.mutex.Unlock()
-	return nodeClasses.Measured(measured.Zones)
+	return nodeClasses.Measured(measured)
 }
 
 // WithZone returns keys that distinguish zones: the given keys, plus the zone if it is not among them.

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
@@ -57,10 +58,10 @@ func BenchmarkMeasured(b *testing.B) {
 		b.Run(size.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				classes.Measured(zones)
+				classes.Measured(&model.Demand{Zones: zones})
 			}
 		})
-		demand, _ := classes.Measured(zones)
+		demand, _ := classes.Measured(&model.Demand{Zones: zones})
 		endpointClasses := balance.NewEndpointClasses(s.keys, s.endpoints, s.valueOf)
 		b.Run(size.name+"/plan", func(b *testing.B) {
 			b.ReportAllocs()

@@ -314,7 +314,7 @@ func TestLargestNumbersDoNotOverflow(t *testing.T) {
 	for i := range labels {
 		zones[fmt.Sprint("z", i)] = math.MaxUint32
 	}
-	measured, _ := classes.Measured(zones)
+	measured, _ := classes.Measured(&model.Demand{Zones: zones})
 	demands := map[string]balance.Demand{"labels": classes.ByLabels(), "clients": classes.Named(clients), "measured": measured}
 	for name, demand := range demands {
 		// Every second zone has half as many endpoints as the others.

@@ -129,7 +129,7 @@ func (s *serviceClasses) isolateHosts(d Demand, endpointClasses *EndpointClasses
 		if !known {
 			continue
 		}
-		sum := nodeSums(d.demandOf(name, node))
+		sum := d.nodeSums(name, node)
 		n := int(s.entry[node.class])
 		s.sums[n].subtract(sum)
 		s.sums = append(s.sums, sum)

@@ -19,9 +19,30 @@ type Demand struct {
 	// prefixSums has the prefix sums of the named nodes.
 	prefixSums *prefixSums
 	// byZone is the demand of each node, by the number of its zone. If byZone is nil, too, nodes have the demand of their
-	// labels. The field zone is the index of policy.Zone among the keys.
-	byZone []uint32
-	zone   int
+	// labels. openByZone is the same for open connections; nil if they are distributed like new ones. The field zone is the
+	// index of policy.Zone among the keys.
+	byZone, openByZone []uint32
+	zone               int
+	// maxEffectiveNodes bounds effectiveNodes, because the nodes of a zone may not have equal demand; 0 means no bound.
+	maxEffectiveNodes uint64
+}
+
+// kind is a kind of demand. A plan bounds the load of each.
+type kind uint8
+
+// The kinds. Most demands have only the first one.
+const (
+	newConnections kind = iota
+	openConnections
+	numKinds
+)
+
+// kinds returns the number of kinds of the demand.
+func (d Demand) kinds() kind {
+	if d.openByZone != nil {
+		return numKinds
+	}
+	return openConnections
 }
 
 // ByLabels returns the demand that the nodes' labels set.
@@ -66,7 +87,7 @@ func (d *Demand) sumNamed() {
 	for name := range d.named {
 		if node, known := d.nodeClasses.nodes[name]; known {
 			sum := d.byClass[node.class]
-			sum.add(nodeSums(d.demandOf(name, node)))
+			sum.add(d.nodeSums(name, node))
 			d.byClass[node.class] = sum
 		}
 	}
@@ -98,9 +119,26 @@ func (d Demand) demandOf(name string, node classifiedNode) uint32 {
 	return node.demand
 }
 
-// skewedDemand returns the measured demand of each node of a class.
+// measuredDemand returns the measured demand of each node of a class.
 func (d Demand) measuredDemand(class int32) uint32 {
 	return d.byZone[d.nodeClasses.classes[class].values[d.zone]]
+}
+
+// measuredOpen returns the measured number of open connections of each node of a class, in proportion.
+func (d Demand) measuredOpen(class int32) uint32 {
+	if d.openByZone == nil {
+		return 0
+	}
+	return d.openByZone[d.nodeClasses.classes[class].values[d.zone]]
+}
+
+// nodeSums returns the sums for a single node.
+func (d Demand) nodeSums(name string, node classifiedNode) sums {
+	sum := nodeSums(d.demandOf(name, node))
+	if d.byZone != nil {
+		sum.open = uint64(d.measuredOpen(node.class))
+	}
+	return sum
 }
 
 // classSums returns the sums over the nodes of a class.
@@ -113,7 +151,9 @@ func (d Demand) sumFor(labels, named sums, class int32) sums {
 	switch nodes := labels.nodes; {
 	case d.byZone != nil:
 		perNode := uint64(d.measuredDemand(class))
-		return sums{nodes: nodes, demand: nodes * perNode, squares: nodes * perNode * perNode}
+		return sums{
+			nodes: nodes, demand: nodes * perNode, squares: nodes * perNode * perNode, open: nodes * uint64(d.measuredOpen(class)),
+		}
 	case d.named != nil:
 		return sums{nodes: nodes, demand: named.demand, squares: named.squares}
 	}
@@ -149,6 +189,15 @@ type sums struct {
 	nodes   uint64
 	demand  uint64
 	squares uint64 // the sum of each node's demand times itself
+	open    uint64 // the demand of open connections; 0 if they are distributed like new ones
+}
+
+// of returns the demand of a kind.
+func (s *sums) of(k kind) uint64 {
+	if k == openConnections {
+		return s.open
+	}
+	return s.demand
 }
 
 // nodeSums returns the sums for a single node.
@@ -160,10 +209,12 @@ func (s *sums) add(other sums) {
 	s.nodes += other.nodes
 	s.demand += other.demand
 	s.squares += other.squares
+	s.open += other.open
 }
 
 func (s *sums) subtract(other sums) {
 	s.nodes -= other.nodes
 	s.demand -= other.demand
 	s.squares -= other.squares
+	s.open -= other.open
 }

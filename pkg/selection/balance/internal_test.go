@@ -66,13 +66,16 @@ func TestOffsetsOfSimilarNodes(t *testing.T) {
 
 // TestEpsilonCountsAsZero: demand or capacity that is only a rounding error counts as zero; anything more counts.
 func TestEpsilonCountsAsZero(t *testing.T) {
-	for _, c := range []struct{ asked, room, placed uint64 }{
-		{10, 5000, 0}, {5000, 10, 0}, {11, 5000, 11}, {5000, 11, 11}, {3000, 5000, 3000},
+	for _, c := range []struct{ demand, capacity, placed uint64 }{
+		{10, 5000, 0}, {5000, 10, 0}, {11, 5000, 11}, {5000, 11, 11}, {3000, 5000, 3000}, {5000, 3000, 3000},
 	} {
-		s := rankPlan{counts: []uint64{3}, loads: []uint64{7}, addedLoads: []uint64{0}, components: []component{{maxLoad: 2000, epsilon: 10}}}
-		g := group{endpoints: 3, remaining: c.asked, capacity: c.room}
-		s.waterFill(0, &g, []int32{0})
-		if g.assigned != c.placed || s.addedLoads[0] != c.placed/3 || s.loads[0] != 7+c.placed/3 || c.placed == 0 &&
+		s := rankPlan{
+			counts: []uint64{1}, kinds: 1, loads: [numKinds][]uint64{{7}}, addedLoads: [numKinds][]uint64{{0}},
+			components: []component{{maxLoad: 7 + c.capacity, epsilon: 10}},
+		}
+		g := group{endpoints: 1}
+		s.waterFill(0, &g, []int32{0}, [numKinds]uint64{c.demand}, One)
+		if g.assigned != c.placed || s.addedLoads[0][0] != c.placed || s.loads[0][0] != 7+c.placed || c.placed == 0 &&
 			min(g.remaining, g.capacity) > 0 {
 			t.Errorf("%+v: assigned is %d, %d for each endpoint, %+v", c, g.assigned, s.addedLoads[0], g)
 		}

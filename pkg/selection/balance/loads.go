@@ -20,7 +20,7 @@ func (p *Plan) Loads() []Load {
 				continue
 			}
 			if c := r.componentOf(r.groupsOf(int(class))); c != nil && c.demand > 0 {
-				loads[i] = Load{Bounded: perMille(r.loads[class], c.mean), Unbounded: perMille(unbounded[class], c.mean)}
+				loads[i] = Load{Bounded: perMille(r.load(int(class)), c.mean), Unbounded: perMille(unbounded[class], c.mean)}
 			}
 		}
 	}
@@ -30,39 +30,45 @@ func (p *Plan) Loads() []Load {
 // unbounded returns the load of one endpoint of each class if all connections stayed at the first key that has
 // endpoints.
 func (r *rankPlan) unbounded() []uint64 {
-	demand := make([]uint64, len(r.groups))
-	for _, e := range r.entries {
-		for _, g := range r.classes.groupsOf(int(e)) {
-			if r.hasEndpoints(g) {
-				c := &r.components[r.groups[g].component]
-				demand[g] += c.demandOf(&r.classes.sums[e]) * c.unit
-				break
+	loads := make([]uint64, len(r.counts))
+	for kind := range r.kinds {
+		demand := make([]uint64, len(r.groups))
+		for _, e := range r.entries {
+			for _, g := range r.classes.groupsOf(int(e)) {
+				if r.hasEndpoints(g) {
+					demand[g] += r.components[r.groups[g].component].amountOf(&r.classes.sums[e], kind)
+					break
+				}
 			}
 		}
-	}
-	loads := make([]uint64, len(r.counts))
-	for class := range r.counts {
-		for _, g := range r.groupsOf(class) {
-			if r.hasEndpoints(g) {
-				loads[class] += demand[g] / r.groups[g].endpoints
+		for class := range r.counts {
+			load := uint64(0)
+			for _, g := range r.groupsOf(class) {
+				if r.hasEndpoints(g) {
+					load += demand[g] / r.groups[g].endpoints
+				}
 			}
+			loads[class] = max(loads[class], load)
 		}
 	}
 	return loads
 }
 
 // LoadsUnder returns the load of each endpoint, per mille of the mean, under a demand that may differ from the planned
-// one. Loads are in the given order of the endpoints. Both demands must be of the same node classes.
+// one, and of the kind of connections that loads it most. Loads are in the given order of the endpoints. Both demands
+// must be of the same node classes.
 func (p *Plan) LoadsUnder(demand Demand) []uint64 {
 	var classes serviceClasses
 	classes.build(demand, p.endpointClasses) // the same entries in the same order: they depend on the classes only
 	loads := make([]uint64, len(p.endpointClasses.classOf))
 	for rank := range p.byRank {
 		r := &p.byRank[rank]
-		loadsOfRank := r.loadsUnder(classes.sums)
-		for i, class := range p.endpointClasses.classOf {
-			if class != noClass && r.counts[class] > 0 {
-				loads[i] = loadsOfRank[class]
+		for kind := range demand.kinds() {
+			loadsOfRank := r.loadsUnder(classes.sums, kind)
+			for i, class := range p.endpointClasses.classOf {
+				if class != noClass && r.counts[class] > 0 {
+					loads[i] = max(loads[i], loadsOfRank[class])
+				}
 			}
 		}
 	}
@@ -71,10 +77,10 @@ func (p *Plan) LoadsUnder(demand Demand) []uint64 {
 
 // loadsUnder returns the load of one endpoint of each class if the entries had the given sums, per mille of the mean of
 // the endpoint's component.
-func (r *rankPlan) loadsUnder(entrySums []sums) []uint64 {
+func (r *rankPlan) loadsUnder(entrySums []sums, kind kind) []uint64 {
 	totals := make([]uint64, len(r.components))
 	for _, e := range r.entries {
-		totals[r.componentNumber(r.classes.groupsOf(int(e)))] += entrySums[e].demand
+		totals[r.componentNumber(r.classes.groupsOf(int(e)))] += entrySums[e].of(kind)
 	}
 	placed := make([]uint64, len(r.groups)) // as a fraction of One, which is all demand of the component
 	for _, e := range r.entries {
@@ -84,7 +90,7 @@ func (r *rankPlan) loadsUnder(entrySums []sums) []uint64 {
 			continue
 		}
 		for _, allocation := range r.allocations(groups) {
-			placed[allocation.group] += mulDiv(allocation.Fraction, entrySums[e].demand, total)
+			placed[allocation.group] += mulDiv(allocation.Fraction, entrySums[e].of(kind), total)
 		}
 	}
 	loads := make([]uint64, len(r.counts))

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
@@ -92,7 +93,7 @@ func TestMeasuredZones(t *testing.T) {
 		"a zone without demand": {demandByZone{"a": 2}, "a 1000, b 0,  0"},
 		"nodes without a zone":  {demandByZone{"a": 1, "": 3}, "a 250, b 0,  750"},
 	} {
-		demand, hasDemand := measuredClasses().Measured(c.zones)
+		demand, hasDemand := measuredClasses().Measured(&model.Demand{Zones: c.zones})
 		if !hasDemand {
 			t.Errorf("%s: no demand", name)
 			continue
@@ -108,7 +109,7 @@ func TestMeasuredZones(t *testing.T) {
 		}
 	}
 	for name, zones := range map[string]demandByZone{"no zones": nil, "unknown zones": {"gone": 9}, "zeros": {"a": 0, "b": 0}} {
-		if _, hasDemand := measuredClasses().Measured(zones); hasDemand {
+		if _, hasDemand := measuredClasses().Measured(&model.Demand{Zones: zones}); hasDemand {
 			t.Errorf("%s: Measured reports demand, want none", name)
 		}
 	}

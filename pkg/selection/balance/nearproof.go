@@ -26,9 +26,9 @@ func (share *Share) NearProof() NearProof {
 
 // StillHolds reports whether all connections stay at the first key with another demand, too: the demand of the nodes
 // with its value is within the limit of the endpoints with it, by the arithmetic of Plan.Compute. False does not mean
-// that connections go elsewhere.
+// that connections go elsewhere. It is false for a demand of two kinds.
 func (p NearProof) StillHolds(demand Demand, limit uint64) bool {
-	if p.endpoints == 0 {
+	if p.endpoints == 0 || demand.kinds() > 1 {
 		return false
 	}
 	c := demand.nodeClasses

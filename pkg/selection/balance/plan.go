@@ -2,10 +2,12 @@ package balance
 
 import (
 	"cmp"
+	"math"
 	"math/bits"
 	"slices"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
 // Plan is the split of all nodes' connections over a Service's endpoints. It is invalid once the NodeClasses of its
@@ -30,6 +32,9 @@ func NewPlan(demand Demand, endpointClasses *EndpointClasses, limit int) *Plan {
 // much as possible at the second, and so on. Among these splits it chooses the one with the least load on the busiest
 // endpoint. What a group cannot accept is taken from all its nodes in proportion.
 //
+// If the demand has two kinds, the limit holds for each: a node's split is the same for both, and the load of an endpoint
+// is that of the kind that loads it more. If the rest then fits no endpoint, less is placed at all keys but the last one.
+//
 // The keys of the endpoint classes must be those of the demand's node classes, or the first of them.
 func (p *Plan) Compute(demand Demand, endpointClasses *EndpointClasses, limit int) {
 	p.demand, p.endpointClasses = demand, endpointClasses
@@ -43,6 +48,7 @@ func (p *Plan) Compute(demand Demand, endpointClasses *EndpointClasses, limit in
 	for rank := range p.byRank {
 		r := &p.byRank[rank]
 		r.rank, r.endpointClasses, r.classes = model.Rank(rank), endpointClasses, &p.classes
+		r.kinds, r.maxEffectiveNodes = demand.kinds(), demand.maxEffectiveNodes
 		if !r.countEndpoints(model.Rank(rank)) {
 			continue
 		}
@@ -50,8 +56,9 @@ func (p *Plan) Compute(demand Demand, endpointClasses *EndpointClasses, limit in
 		p.unserved = r.takeServable(p.unserved)
 		r.buildComponents()
 		r.scale(uint64(limit))
-		for k := range endpointClasses.keys {
-			r.assign(k)
+		r.assignAll(One)
+		if r.kinds > 1 && r.hasOverflow() {
+			r.assignLess()
 		}
 		r.assignOverflow()
 	}
@@ -73,33 +80,43 @@ type rankPlan struct {
 	groups          []group     // of all keys
 	components      []component // the nodes and endpoints that common groups link, directly or indirectly
 	counts          []uint64    // of the rank's endpoints, by class
-	loads           []uint64    // of one endpoint so far, by class
-	addedLoads      []uint64    // load of one endpoint from a key, by key and class
+	kinds           kind        // the number of kinds of demand
+
+	loads             [numKinds][]uint64 // of one endpoint so far, by class
+	addedLoads        [numKinds][]uint64 // load of one endpoint from a key, by key and class
+	maxEffectiveNodes uint64             // of the demand
 
 	// Used while the plan is computed:
 	classes         *serviceClasses
-	entries         []int32  // served by this rank
-	remaining       []uint64 // of each entry, not placed yet
-	parent          []int32  // of each group, in the tree of its component
-	componentOfRoot []int32  // of each group that is a root: the number of its component, plus one
-	order           []int32  // the endpoint classes by group, the least loaded first
+	entries         []int32            // served by this rank
+	remaining       [numKinds][]uint64 // of each entry, not placed yet
+	parent          []int32            // of each group, in the tree of its component
+	componentOfRoot []int32            // of each group that is a root: the number of its component, plus one
+	byGroup         [][numKinds]uint64 // the sums of remaining by group of one key
+	order           []int32            // the endpoint classes by group
 }
 
 // group has the nodes and endpoints with one value of one key.
 type group struct {
-	component int32
-	endpoints uint64
-	demand    uint64 // of its nodes
-	remaining uint64 // remaining demand of its nodes when its key was assigned
-	capacity  uint64 // remaining capacity of its endpoints then
+	component    int32
+	endpoints    uint64
+	demand, open uint64 // of its nodes, by kind
+	assignment
+	busiest uint64 // load of the busiest of its endpoints, from all keys together
+}
+
+// assignment is what a group's key assigned. Its amounts are of one kind: that of which more remained.
+type assignment struct {
+	kind      kind
+	remaining uint64 // remaining demand of the group's nodes
+	capacity  uint64 // remaining capacity of its endpoints
 	assigned  uint64 // to its endpoints
-	busiest   uint64 // load of the busiest of them, from all keys together
 }
 
 type component struct {
-	endpoints uint64
-	demand    uint64
-	squares   uint64 // the sum of each node's demand times itself
+	endpoints    uint64
+	demand, open uint64 // by kind
+	squares      uint64 // the sum of each node's demand times itself
 	// uniform is set if no node has any demand, so each counts 1.
 	uniform bool
 	unit    uint64 // amount for a demand of 1
@@ -229,6 +246,7 @@ func (r *rankPlan) scale(limit uint64) {
 	for _, e := range r.entries {
 		c, sum := r.componentOf(r.classes.groupsOf(int(e))), &r.classes.sums[e]
 		c.demand += sum.demand
+		c.open += sum.open
 		c.squares += sum.squares
 	}
 	for i := range r.components {
@@ -243,17 +261,13 @@ func (r *rankPlan) scale(limit uint64) {
 	for i := range r.components {
 		r.components[i].scale(limit)
 	}
-	keys := len(r.endpointClasses.keys)
-	r.loads, r.addedLoads = zeroed(r.loads, len(r.counts)), zeroed(r.addedLoads, len(r.counts)*keys)
-	r.remaining = zeroed(r.remaining, len(r.entries))
-	for i, e := range r.entries {
-		groups := r.classes.groupsOf(int(e))
+	for _, e := range r.entries {
+		groups, sum := r.classes.groupsOf(int(e)), &r.classes.sums[e]
 		c := r.componentOf(groups)
-		demand := c.demandOf(&r.classes.sums[e])
-		r.remaining[i] = demand * c.unit
 		for _, g := range groups {
 			if r.hasEndpoints(g) {
-				r.groups[g].demand += demand
+				r.groups[g].demand += c.demandOf(sum)
+				r.groups[g].open += sum.open
 			}
 		}
 	}
@@ -277,6 +291,15 @@ func (c *component) demandOf(sum *sums) uint64 {
 	return sum.demand
 }
 
+// amountOf returns the amount of an entry. The total of each kind is the same, so the limit is, too. If no node of the
+// component has open connections, they are distributed like new ones.
+func (c *component) amountOf(sum *sums, kind kind) uint64 {
+	if kind == openConnections && c.open > 0 {
+		return mulDiv(c.demand*c.unit, sum.open, c.open)
+	}
+	return c.demandOf(sum) * c.unit
+}
+
 // effectiveNodes returns the number of nodes of equal demand that would cancel out each other's rounding errors as well
 // as the component's nodes do.
 func (c *component) effectiveNodes() uint64 {
@@ -285,102 +308,212 @@ func (c *component) effectiveNodes() uint64 {
 	return effectiveNodes
 }
 
-// assign places as much as possible at one key.
-func (r *rankPlan) assign(k int) {
+// assignAll places as much as possible at each key, and at all keys but the last one only a portion of that, of One.
+func (r *rankPlan) assignAll(portion uint64) {
 	keys := len(r.endpointClasses.keys)
-	for i, e := range r.entries {
-		if g := r.classes.groups[int(e)*keys+k]; r.hasEndpoints(g) {
-			r.groups[g].remaining += r.remaining[i]
+	for kind := range r.kinds {
+		r.loads[kind], r.addedLoads[kind] = zeroed(r.loads[kind], len(r.counts)), zeroed(r.addedLoads[kind], len(r.counts)*keys)
+		r.remaining[kind] = zeroed(r.remaining[kind], len(r.entries))
+		for i, e := range r.entries {
+			r.remaining[kind][i] = r.componentOf(r.classes.groupsOf(int(e))).amountOf(&r.classes.sums[e], kind)
 		}
 	}
+	for g := range r.groups {
+		r.groups[g].assignment = assignment{}
+	}
+	for k := range keys - 1 {
+		r.assign(k, portion)
+	}
+	r.assign(keys-1, One)
+}
+
+// hasOverflow reports whether the last key matches all endpoints, and still does not place all demand.
+func (r *rankPlan) hasOverflow() bool {
+	last := len(r.endpointClasses.keys) - 1
+	return r.endpointClasses.keys[last] == policy.AnyNode && r.isConstrained(r.endpointClasses.firstGroup[last])
+}
+
+// portionSteps is the number of halvings by which assignLess finds the portion.
+const portionSteps = 10
+
+// assignLess places the largest portion without overflow that it finds. Nothing at all would be without overflow: then
+// all endpoints have the mean load of both kinds.
+func (r *rankPlan) assignLess() {
+	low, high := uint64(0), uint64(One)
+	for range portionSteps {
+		portion := (low + high) / 2
+		if r.assignAll(portion); r.hasOverflow() {
+			high = portion
+		} else {
+			low = portion
+		}
+	}
+	r.assignAll(low)
+}
+
+// assign places as much as possible at one key, or a portion of that, of One.
+func (r *rankPlan) assign(k int, portion uint64) {
+	keys := len(r.endpointClasses.keys)
+	groupOf := func(class int32) int32 { return r.endpointClasses.groups[int(class)*keys+k] }
 	order := r.order[:0]
 	for class, count := range r.counts {
-		if g := r.endpointClasses.groups[class*keys+k]; count > 0 && g != noGroup {
-			group := &r.groups[g]
-			group.capacity += count * (r.components[group.component].maxLoad - r.loads[class])
+		if count > 0 && groupOf(int32(class)) != noGroup {
 			order = append(order, int32(class))
 		}
 	}
 	r.order = order
-	groupOf := func(class int32) int32 { return r.endpointClasses.groups[int(class)*keys+k] }
-	slices.SortFunc(order, func(a, b int32) int {
-		return cmp.Or(cmp.Compare(groupOf(a), groupOf(b)), cmp.Compare(r.loads[a], r.loads[b]))
-	})
+	slices.SortStableFunc(order, func(a, b int32) int { return cmp.Compare(groupOf(a), groupOf(b)) })
+	first := r.endpointClasses.firstGroup[k]
+	r.sumRemaining(k)
 	for len(order) > 0 {
 		g, size := groupOf(order[0]), 1
 		for size < len(order) && groupOf(order[size]) == g {
 			size++
 		}
-		r.waterFill(k, &r.groups[g], order[:size])
+		r.waterFill(k, &r.groups[g], order[:size], r.byGroup[g-first], portion)
 		order = order[size:]
 	}
 	for i, e := range r.entries {
-		if g := r.classes.groups[int(e)*keys+k]; r.hasEndpoints(g) && r.groups[g].remaining > 0 {
-			r.remaining[i] -= mulDiv(r.remaining[i], r.groups[g].assigned, r.groups[g].remaining)
+		g := r.classes.groups[int(e)*keys+k]
+		if !r.hasEndpoints(g) || r.groups[g].remaining == 0 {
+			continue
+		}
+		for kind := range r.kinds {
+			amount := &r.remaining[kind][i]
+			*amount -= mulDiv(*amount, r.groups[g].assigned, r.groups[g].remaining)
 		}
 	}
 }
 
-// waterFill gives a group's endpoints the demand of its nodes, up to their capacity: it raises the least loaded
-// endpoints to one level. The classes must be in the order of their loads.
-func (r *rankPlan) waterFill(k int, g *group, classes []int32) {
+// sumRemaining sets the remaining demand of the nodes of each group of a key.
+func (r *rankPlan) sumRemaining(k int) {
+	keys, first := len(r.endpointClasses.keys), r.endpointClasses.firstGroup[k]
+	r.byGroup = zeroed(r.byGroup, int(r.endpointClasses.firstGroup[k+1]-first))
+	for i, e := range r.entries {
+		if g := r.classes.groups[int(e)*keys+k]; r.hasEndpoints(g) {
+			for kind := range r.kinds {
+				r.byGroup[g-first][kind] += r.remaining[kind][i]
+			}
+		}
+	}
+}
+
+// waterFill gives a group's endpoints the demand of its nodes, up to their capacity, or a portion of that: it raises the
+// least loaded endpoints to one level.
+func (r *rankPlan) waterFill(k int, g *group, classes []int32, remaining [numKinds]uint64, portion uint64) {
 	c := &r.components[g.component]
-	if g.capacity <= c.epsilon {
+	for kind := range remaining {
+		if remaining[kind] <= c.epsilon {
+			remaining[kind] = 0
+		}
+	}
+	if remaining[openConnections] > remaining[newConnections] {
+		g.kind = openConnections
+	}
+	g.remaining = remaining[g.kind]
+	if g.capacity = r.amountAt(c.maxLoad, g, classes, remaining); g.capacity <= c.epsilon {
 		g.capacity = 0
 	}
-	if g.remaining <= c.epsilon {
-		g.remaining = 0
-	}
-	rest := min(g.remaining, g.capacity)
-	if rest == 0 {
+	g.assigned = mulDiv(min(g.remaining, g.capacity), portion, One)
+	if g.assigned == 0 {
 		return
 	}
-	level, width := c.maxLoad, uint64(0)
-	for i, class := range classes {
-		load, nextLoad := r.loads[class], c.maxLoad
-		if i+1 < len(classes) {
-			nextLoad = r.loads[classes[i+1]]
-		}
-		width += r.counts[class]
-		if step := width * (nextLoad - load); step < rest {
-			rest -= step
-			continue
-		}
-		level = load + rest/width
-		break
-	}
-	added := r.addedLoads[k*len(r.counts):]
+	level := r.levelOf(g, classes, remaining)
 	for _, class := range classes {
-		if r.loads[class] < level {
-			added[class] = level - r.loads[class]
-			r.loads[class] = level
+		amount := r.roomBelow(level, g, int(class), remaining)
+		for kind := range r.kinds {
+			added := mulDiv(amount, remaining[kind], g.remaining)
+			r.addedLoads[kind][k*len(r.counts)+int(class)] = added
+			r.loads[kind][class] += added
 		}
 	}
-	g.assigned = min(g.remaining, g.capacity)
+}
+
+// levelOf returns the highest level to which the assigned amount can raise a group's endpoints. The amount is linear in
+// the level between the loads of endpoints, so a few interpolations suffice.
+func (r *rankPlan) levelOf(g *group, classes []int32, remaining [numKinds]uint64) uint64 {
+	low, high := uint64(0), r.components[g.component].maxLoad
+	below, above := uint64(0), r.amountAt(high, g, classes, remaining)
+	if above <= g.assigned {
+		return high
+	}
+	for isBisection := false; high-low > 1; {
+		width, level := high-low, low+(high-low)/2
+		if !isBisection {
+			level = min(max(low+mulDiv(width, g.assigned-below, above-below), low+1), high-1)
+		}
+		if amount := r.amountAt(level, g, classes, remaining); amount <= g.assigned {
+			low, below = level, amount
+		} else {
+			high, above = level, amount
+		}
+		isBisection = !isBisection && high-low > width/2
+	}
+	return low
+}
+
+// amountAt returns the amount of a group's kind that raises its endpoints to a level.
+func (r *rankPlan) amountAt(level uint64, g *group, classes []int32, remaining [numKinds]uint64) (amount uint64) {
+	for _, class := range classes {
+		amount += r.counts[class] * r.roomBelow(level, g, int(class), remaining)
+	}
+	return amount
+}
+
+// roomBelow returns the amount of a group's kind that raises one endpoint of a class to a level, in at least one kind.
+// Amounts of all kinds are added in the proportion in which they remain. If nothing remains, the room is that of the kind
+// with the higher load.
+func (r *rankPlan) roomBelow(level uint64, g *group, class int, remaining [numKinds]uint64) uint64 {
+	room := uint64(math.MaxUint64)
+	for kind := range r.kinds {
+		left := level - min(level, r.loads[kind][class])
+		switch {
+		case kind == g.kind, g.remaining == 0:
+			room = min(room, left)
+		case remaining[kind] > 0:
+			high, low := bits.Mul64(left, g.remaining)
+			if high < remaining[kind] { // else the quotient is larger than any amount
+				quotient, _ := bits.Div64(high, low, remaining[kind])
+				room = min(room, quotient)
+			}
+		}
+	}
+	return room
+}
+
+// load returns the load of one endpoint of a class, in the kind that loads it more.
+func (r *rankPlan) load(class int) uint64 {
+	load := uint64(0)
+	for kind := range r.kinds {
+		load = max(load, r.loads[kind][class])
+	}
+	return load
 }
 
 // assignOverflow places the demand that no endpoint can accept within the bound at the last key that matches, beyond
 // the bound. Such demand exists if hard keys overlap, or if nodes or endpoints lack a label.
 func (r *rankPlan) assignOverflow() {
-	var overflow []uint64 // by group
-	for i, e := range r.entries {
-		groups := r.classes.groupsOf(int(e))
-		if g := groups[r.lastKey(groups)]; r.isConstrained(g) {
-			if overflow == nil {
-				overflow = make([]uint64, len(r.groups))
+	for kind := range r.kinds {
+		var overflow []uint64 // by group
+		for i, e := range r.entries {
+			groups := r.classes.groupsOf(int(e))
+			if g := groups[r.lastKey(groups)]; r.isConstrained(g) {
+				if overflow == nil {
+					overflow = make([]uint64, len(r.groups))
+				}
+				overflow[g] += r.remaining[kind][i]
 			}
-			overflow[g] += r.remaining[i]
 		}
-	}
-	if overflow != nil {
-		r.distribute(overflow, r.loads)
+		if overflow != nil {
+			r.distribute(overflow, r.loads[kind])
+		}
 	}
 	for class, count := range r.counts {
 		for _, g := range r.groupsOf(class) {
 			if count > 0 && g != noGroup {
 				group := &r.groups[g]
-				group.busiest = max(group.busiest, r.loads[class])
-				r.components[group.component].busiest = max(r.components[group.component].busiest, r.loads[class])
+				group.busiest = max(group.busiest, r.load(class))
+				r.components[group.component].busiest = max(r.components[group.component].busiest, group.busiest)
 			}
 		}
 	}
@@ -440,13 +573,17 @@ func (r *rankPlan) weightOf(k int, g int32, class int) uint64 {
 	case r.endpointClasses.groups[class*len(r.endpointClasses.keys)+k] != g:
 		return 0
 	case group.assigned > 0:
-		return r.addedLoads[k*len(r.counts)+class]
+		return r.addedLoads[group.kind][k*len(r.counts)+class]
 	case group.capacity > 0:
-		weight := r.components[group.component].maxLoad
-		for earlier := range k {
-			weight -= r.addedLoads[earlier*len(r.counts)+class]
+		load := uint64(0)
+		for kind := range r.kinds {
+			ofKind := uint64(0)
+			for earlier := range k {
+				ofKind += r.addedLoads[kind][earlier*len(r.counts)+class]
+			}
+			load = max(load, ofKind)
 		}
-		return weight
+		return r.components[group.component].maxLoad - load
 	}
 	return 1
 }

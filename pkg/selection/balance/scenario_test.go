@@ -74,7 +74,7 @@ func (s *scenario) demand(classes *balance.NodeClasses) balance.Demand {
 				zones[labels[string(policy.Zone)]] += amount
 			}
 		}
-		if demand, hasDemand := classes.Measured(zones); hasDemand {
+		if demand, hasDemand := classes.Measured(&model.Demand{Zones: zones}); hasDemand {
 			return demand
 		}
 		return classes.ByLabels()

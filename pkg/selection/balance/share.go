@@ -225,6 +225,9 @@ func (share *Share) setKeyResult(k int, r *rankPlan, g int32, fraction uint64) {
 	c := &r.components[group.component]
 	result.Fraction, result.Endpoints, result.Demand = fraction, group.endpoints, group.demand
 	result.Unbounded = perMille(group.demand*c.endpoints, max(c.demand, 1)*group.endpoints)
+	if r.kinds > 1 {
+		result.Unbounded = max(result.Unbounded, perMille(group.open*c.endpoints, max(c.open, 1)*group.endpoints))
+	}
 	result.Busiest = perMille(group.busiest, c.mean)
 }
 
@@ -233,6 +236,9 @@ func (share *Share) setOutcome(r *rankPlan, groups []int32) {
 	first, last := slices.IndexFunc(groups, r.hasEndpoints), r.lastKey(groups)
 	c := &r.components[r.groups[groups[first]].component]
 	share.Endpoints, share.Demand, share.effectiveNodes = c.endpoints, c.demand, c.effectiveNodes()
+	if r.maxEffectiveNodes > 0 {
+		share.effectiveNodes = min(share.effectiveNodes, r.maxEffectiveNodes)
+	}
 	share.Busiest = perMille(c.busiest, c.mean)
 	share.Near, share.Next = first, first
 	switch {

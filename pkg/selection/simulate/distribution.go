@@ -191,7 +191,7 @@ type serviceDemand struct {
 func (sim *Simulator) serviceDemandOf(q *Query) serviceDemand {
 	d := serviceDemand{given: knownDemand(sim, q.NodeDemand, func(demand float64) float64 { return demand })}
 	if q.Measured != nil {
-		d.measured, d.isMeasured = sim.partitionOf(selection.WithZone(q.Topology.Keys)).nodeClasses.Measured(q.Measured.Zones)
+		d.measured, d.isMeasured = sim.partitionOf(selection.WithZone(q.Topology.Keys)).nodeClasses.Measured(q.Measured)
 	}
 	return d
 }

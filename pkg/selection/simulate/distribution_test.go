@@ -131,7 +131,7 @@ func sumOverNodes(s scenario, demand func(*model.Node) float64) Distribution {
 					classes.Set(other.Name, other.Labels)
 				}
 				if q.Topology.Measured && q.Measured != nil {
-					if demand, hasDemand := classes.Measured(q.Measured.Zones); hasDemand {
+					if demand, hasDemand := classes.Measured(q.Measured); hasDemand {
 						return demand, true
 					}
 				}

@@ -72,7 +72,7 @@ func shares(published map[string]float64) map[string][]float64 {
 		classes.Set(name, labels)
 		demand[labels[string(policy.Zone)]] = uint32(published[labels[string(policy.Zone)]] * 1e6)
 	}
-	measured, _ := classes.Measured(demand)
+	measured, _ := classes.Measured(&model.Demand{Zones: demand})
 	zoneOf := func(e *model.PortEndpoint, key policy.Key) (string, bool) { return e.Zone, key == policy.Zone }
 	plan := balance.NewPlan(measured, balance.NewEndpointClasses([]policy.Key{policy.Zone, policy.AnyNode}, endpoints, zoneOf), 100*bound)
 	all := map[string][]float64{}

@@ -49,7 +49,8 @@ func BenchmarkPlan(b *testing.B) {
 }
 
 // BenchmarkMeasured converts measurements into a demand, as each plan with measured demand does: for three zones, and
-// for one zone per node. The plan itself is measured for comparison.
+// for one zone per node. The plan itself is measured for comparison, and one for open connections too, the most expensive
+// kind: new and open connections crowd different zones, so it searches how much may stay near.
 func BenchmarkMeasured(b *testing.B) {
 	for _, size := range sizes[1:3] {
 		s := largeCluster(size.nodes, size.racks, size.endpoints, size.keys...)
@@ -68,6 +69,14 @@ func BenchmarkMeasured(b *testing.B) {
 			var plan balance.Plan
 			for b.Loop() {
 				plan.Compute(demand, endpointClasses, s.limit)
+			}
+		})
+		both, _ := classes.Measured(&model.Demand{Zones: zones, Open: map[string]uint32{"a": 1000, "b": 9000, "c": 990_000}})
+		b.Run(size.name+"/plan-of-both-kinds", func(b *testing.B) {
+			b.ReportAllocs()
+			var plan balance.Plan
+			for b.Loop() {
+				plan.Compute(both, endpointClasses, s.limit)
 			}
 		})
 	}

@@ -26,6 +26,8 @@ type scenario struct {
 	clients   map[string]uint32 // nil means demand by labels
 	// measured is set if the demand is measured: a plan then has only the sums of clients by zone.
 	measured bool
+	// open has the open connections by zone of a measured demand; nil means that they are distributed like new ones.
+	open map[string]uint32
 }
 
 // names returns the nodes' names, sorted.
@@ -74,7 +76,7 @@ func (s *scenario) demand(classes *balance.NodeClasses) balance.Demand {
 				zones[labels[string(policy.Zone)]] += amount
 			}
 		}
-		if demand, hasDemand := classes.Measured(&model.Demand{Zones: zones}); hasDemand {
+		if demand, hasDemand := classes.Measured(&model.Demand{Zones: zones, Open: s.open}); hasDemand {
 			return demand
 		}
 		return classes.ByLabels()
@@ -107,7 +109,7 @@ func (s *scenario) rows() map[string]row {
 
 func (s *scenario) String() string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "keys %v, limit %d, clients %v, measured %t\n", s.keys, s.limit, s.clients, s.measured)
+	fmt.Fprintf(&text, "keys %v, limit %d, clients %v, measured %t, open %v\n", s.keys, s.limit, s.clients, s.measured, s.open)
 	for _, name := range s.names() {
 		fmt.Fprintf(&text, "node %s %v\n", name, s.nodes[name])
 	}

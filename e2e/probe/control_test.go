@@ -115,6 +115,14 @@ func TestDiallingDistinguishesARefusalFromATimeout(t *testing.T) {
 				t.Errorf("got %d times error %q, want 3 times %s", times, text, test.want)
 			}
 		}
+		for _, failed := range got.Failures {
+			if wasOpen := test.want == "timeout" || test.network == "udp"; failed.Connected.IsZero() == wasOpen || failed.Address != test.address {
+				t.Errorf("%s, want %s: %+v, want that it was established: %v", test.network, test.want, failed, wasOpen)
+			}
+		}
+		if len(got.Failures) != 3 {
+			t.Errorf("%d failures are listed, want 3", len(got.Failures))
+		}
 	}
 }
 

@@ -19,7 +19,19 @@ type results struct {
 	Clients   map[string]int `json:"clients"` // by the client's address, as servers see it
 	Errors    map[string]int `json:"errors"`
 	SlowestMS float64        `json:"slowest_ms"` // of successful connections
+	// Failures are the first maxFailures connections that failed.
+	Failures []failure `json:"failures,omitempty"`
 }
+
+// failure is a connection that failed. Connected is when it was established, or zero if it never was.
+type failure struct {
+	Error     string    `json:"error"`
+	Address   string    `json:"address"`
+	Began     time.Time `json:"began"`
+	Connected time.Time `json:"connected,omitzero"`
+}
+
+const maxFailures = 20
 
 func serveDial(w http.ResponseWriter, r *http.Request) {
 	request, err := parseDialRequest(r)
@@ -37,10 +49,12 @@ func (d dialRequest) dial(ctx context.Context) results {
 	var mutex sync.Mutex
 	connect := func() {
 		start := time.Now()
-		server, client, err := d.connect(ctx)
+		server, client, connected, err := d.connect(ctx)
 		mutex.Lock()
 		defer mutex.Unlock()
-		r.add(server, client, err, time.Since(start))
+		if r.add(server, client, err, time.Since(start)); err != nil && len(r.Failures) < maxFailures {
+			r.Failures = append(r.Failures, failure{err.Error(), d.address, start, connected})
+		}
 	}
 	var connecting sync.WaitGroup
 	for i := range d.count {
@@ -70,8 +84,8 @@ func (r *results) add(server, client string, err error, took time.Duration) {
 	r.SlowestMS = max(r.SlowestMS, float64(took.Microseconds())/1000)
 }
 
-// connect connects once and reads the greeting.
-func (d dialRequest) connect(ctx context.Context) (server, client string, err error) {
+// connect connects once and reads the greeting. connected is when the connection was established.
+func (d dialRequest) connect(ctx context.Context) (server, client string, connected time.Time, err error) {
 	deadline := time.Now().Add(d.timeout)
 	dialer := net.Dialer{Deadline: deadline}
 	if d.sourcePort != 0 {
@@ -79,19 +93,21 @@ func (d dialRequest) connect(ctx context.Context) (server, client string, err er
 	}
 	conn, err := dialer.DialContext(ctx, d.network, d.address)
 	if err != nil {
-		return "", "", err
+		return "", "", connected, err
 	}
 	defer conn.Close()
+	connected = time.Now()
 	if err := conn.SetDeadline(deadline); err != nil {
-		return "", "", err
+		return "", "", connected, err
 	}
 	if tcp, ok := conn.(*net.TCPConn); ok && d.sourcePort != 0 {
 		// A reset connection leaves no TIME_WAIT, which would block the source port.
 		if err := tcp.SetLinger(0); err != nil {
-			return "", "", err
+			return "", "", connected, err
 		}
 	}
-	return greet(conn, d.network)
+	server, client, err = greet(conn, d.network)
+	return server, client, connected, err
 }
 
 func greet(conn net.Conn, network string) (server, client string, err error) {

@@ -84,16 +84,40 @@ func (all probes) where(belongs func(probe) bool) probes {
 
 func (p probe) isOn(on node) bool { return p.node.name == on.name }
 
+// maxFailures is the number of failures in a text.
+const maxFailures = 10
+
 // results counts the outcomes of a probe's connections.
 type results struct {
 	Servers   map[string]int `json:"answers"` // by the server's name
 	Clients   map[string]int `json:"clients"` // by the client's address, as servers see it
 	Errors    map[string]int `json:"errors"`
 	SlowestMS float64        `json:"slowest_ms"`
+	Failures  []failure      `json:"failures"` // the first of each call
+}
+
+// failure is a connection that failed. Connected is when it was established, or zero if it never was.
+type failure struct {
+	Error     string    `json:"error"`
+	Address   string    `json:"address"`
+	Began     time.Time `json:"began"`
+	Connected time.Time `json:"connected"`
+}
+
+func (f failure) String() string {
+	const clock = "15:04:05.000"
+	if f.Connected.IsZero() {
+		return fmt.Sprintf("to %s at %s: %s", f.Address, f.Began.Format(clock), f.Error)
+	}
+	return fmt.Sprintf("to %s at %s, established at %s: %s", f.Address, f.Began.Format(clock), f.Connected.Format(clock), f.Error)
 }
 
 func (r results) String() string {
-	return fmt.Sprintf("servers %v, errors %v, clients %v, the slowest after %.1f ms", r.Servers, r.Errors, r.Clients, r.SlowestMS)
+	text := fmt.Sprintf("servers %v, errors %v, clients %v, the slowest after %.1f ms", r.Servers, r.Errors, r.Clients, r.SlowestMS)
+	if len(r.Failures) > 0 {
+		text += fmt.Sprintf(", failures %v", r.Failures[:min(len(r.Failures), maxFailures)])
+	}
+	return text
 }
 
 // servers returns the names of the servers that replied, sorted.
@@ -104,6 +128,18 @@ func (r results) servers() []string {
 func (r results) replies() int { return sum(r.Servers) }
 
 func (r results) failed() int { return sum(r.Errors) }
+
+// failedDials counts the failed connections that were not established before a power cut. The others were open to a node
+// that lost power, and no proxy can keep them.
+func (r results) failedDials(cut time.Time) int {
+	count := r.failed()
+	for _, f := range r.Failures {
+		if !f.Connected.IsZero() && f.Connected.Before(cut) {
+			count--
+		}
+	}
+	return count
+}
 
 // refused counts the connections that were refused.
 func (r results) refused() int { return r.failedWith("connection refused") }
@@ -125,7 +161,7 @@ func (r results) failedWith(substring string) int {
 func (r results) plus(b results) results {
 	return results{
 		Servers: sumOf(r.Servers, b.Servers), Clients: sumOf(r.Clients, b.Clients), Errors: sumOf(r.Errors, b.Errors),
-		SlowestMS: max(r.SlowestMS, b.SlowestMS),
+		SlowestMS: max(r.SlowestMS, b.SlowestMS), Failures: append(slices.Clip(r.Failures), b.Failures...),
 	}
 }
 

@@ -143,7 +143,7 @@ func priorityText(hook Hook, priority int32) string {
 	case hook == Prerouting && priority == PriorityDNAT:
 		return "dstnat"
 	case hook == Postrouting && priority == PrioritySNAT:
-		return "srcnat - 1"
+		return fmt.Sprintf("srcnat - %d", othersSNAT-PrioritySNAT)
 	}
 	return strconv.Itoa(int(priority))
 }

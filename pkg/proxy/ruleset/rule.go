@@ -83,7 +83,8 @@ const (
 // not drop packets and clear priorities as it must.
 const (
 	PriorityDNAT int32 = -100
-	PrioritySNAT int32 = 100 - 1
+	PrioritySNAT int32 = othersSNAT - 1
+	othersSNAT   int32 = 100 // nft's name for it is srcnat
 )
 
 // Chain is a chain and its rules. A base chain is of type nat and accepts by default.

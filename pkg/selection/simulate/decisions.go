@@ -86,7 +86,7 @@ func (t *target) isEvacuated(endpoints []model.PortEndpoint) bool {
 
 func (sim *Simulator) decisionsOf(q Query, partition *partition, demands *serviceDemand) *decisions {
 	d := &decisions{
-		query: q, service: model.Service{Topology: policy.Topology{Keys: q.Topology.Keys}, InternalTrafficLocal: q.IsLocal},
+		query: q, service: q.unboundedService(),
 		labels: sim.Labels, keys: q.Topology.Keys, hostEndpoints: map[string][]int32{},
 		cached: map[[policy.MaxKeys]int32]*decision{}, targets: map[[2]string]*target{},
 		groups: map[balance.Group]*target{},

@@ -172,9 +172,16 @@ func (sim *Simulator) refusingNodes(q Query, routed routedDemand, demand func(in
 	return r
 }
 
+// unboundedService returns the Service without its load bound, which the simulator plans itself.
+func (q *Query) unboundedService() model.Service {
+	topology := q.Topology
+	topology.MaxLoad = 0
+	return model.Service{Topology: topology, InternalTrafficLocal: q.IsLocal}
+}
+
 // refusalReason returns the reason why a node that refuses has no endpoints. A bound makes no difference to that.
 func (sim *Simulator) refusalReason(q Query, node *model.Node) selection.Reason {
-	service := model.Service{Topology: policy.Topology{Keys: q.Topology.Keys}, InternalTrafficLocal: q.IsLocal}
+	service := q.unboundedService()
 	choice, _ := selection.Select(&service, false, q.Endpoints, selection.NodeView{Node: *node, Labels: sim.Labels}).ClusterIP()
 	return choice.Reason
 }

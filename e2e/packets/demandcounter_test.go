@@ -16,8 +16,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/demandapi"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/kernel/conntrack"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/conntrackgc"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/demandcounter"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/serviceindex"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
@@ -27,6 +30,8 @@ type demandReader struct {
 	node    *node
 	counter *demandcounter.Counter
 	cursor  string
+	// skipped is how far the counter's clock is ahead.
+	skipped time.Duration
 }
 
 // bounded sets a load bound on a Service.
@@ -35,15 +40,23 @@ func bounded(s *model.Service) {
 	maxLoad(120)(s)
 }
 
+// measured makes a Service use measured demand.
+func measured(s *model.Service) {
+	bounded(s)
+	s.Topology.Measured = true
+}
+
 // countDemand restarts the proxy of a node with a demand counter.
 func (c *cluster) countDemand(n *node) *demandReader {
 	c.t.Helper()
-	frontends := demandcounter.NewFrontends()
-	n.handlers = append(n.handlers, frontends)
+	frontends, index := demandcounter.NewFrontends(), serviceindex.New(conntrackgc.StaleDialWindow)
+	n.handlers = append(n.handlers, index, frontends)
 	c.restart(n)
 	c.sync(n)
 	d := &demandReader{t: c.t, node: n}
-	d.counter = demandcounter.NewCounter(frontends, n.conn, c.setup.config.Families, slog.New(slog.DiscardHandler), time.Now)
+	now := func() time.Time { return time.Now().Add(d.skipped) }
+	d.counter = demandcounter.NewCounter(frontends, n.conn, conntrack.NewDumpScheduler(n.flows, nil), index, c.setup.config.Families,
+		slog.New(slog.DiscardHandler), now)
 	return d
 }
 
@@ -68,6 +81,21 @@ func (d *demandReader) expect(desc string, want map[string]uint64) {
 	d.t.Helper()
 	if diff := cmp.Diff(want, d.read().Counts); diff != "" {
 		d.t.Errorf("%s: counts of %s (-want +got):\n%s", desc, d.node.Name, diff)
+	}
+}
+
+// open reads the page an interval later and returns the number of open connections.
+func (d *demandReader) open() map[string]uint64 {
+	d.t.Helper()
+	d.skipped += 30 * time.Second
+	return d.read().Open
+}
+
+// expectOpen reads the page an interval later and compares the number of open connections.
+func (d *demandReader) expectOpen(desc string, want map[string]uint64) {
+	d.t.Helper()
+	if diff := cmp.Diff(want, d.open()); diff != "" {
+		d.t.Errorf("%s: open connections of %s (-want +got):\n%s", desc, d.node.Name, diff)
 	}
 }
 
@@ -141,6 +169,40 @@ func TestDemandOfClientsCountsOnce(t *testing.T) {
 	c.apply(web.endpoints())
 	dialEach(t, inside, paths, 2, refused)
 	near.expect("while there is no endpoint", map[string]uint64{})
+}
+
+// TestOpenConnectionsCountUntilTheyAreClosed opens connections from pods, the node and a machine outside the cluster
+// over every kind of frontend, protocol and family. They count at the node that translates them, from the first page
+// on. UDP has no end: its flows count for as long as conntrack keeps them.
+func TestOpenConnectionsCountUntilTheyAreClosed(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 2)
+	server, client := c.addServer(c.nodes[1], "server"), c.addPod(c.nodes[0], "client")
+	host := c.addHost("host", c.nodes[0])
+	near, far := c.countDemand(c.nodes[0]), c.countDemand(c.nodes[1])
+	c.apply(web.service(web.withEverything, measured).Merge(web.endpoints(server)))
+	c.apply(cart.service(bounded).Merge(cart.endpoints(server))) // it is planned with the assumed demand
+	inside := []*fabric.Namespace{client.Namespace, c.nodes[0].Namespace}
+	all := openConnections(t, inside, web.paths(c.nodes[0], allKinds...))
+	all = append(all, openConnections(t, []*fabric.Namespace{host}, web.paths(c.nodes[0], externalKinds...))...)
+	openConnections(t, inside, cart.paths(c.nodes[0], model.ClusterIP))
+	near.expectOpen("the first page", map[string]uint64{"default/web": uint64(len(all))})
+	far.expectOpen("a node without clients", map[string]uint64{})
+	all = append(all, openConnections(t, inside, overNetworks(paths, "tcp"))...)
+	near.expectOpen("after more were opened", map[string]uint64{"default/web": uint64(len(all))})
+
+	remaining := len(all)
+	for i, connection := range all {
+		if connection.to.network != "udp" && i%2 == 0 {
+			remaining--
+			if err := connection.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	wait.Equal(t, "open connections after others were closed", map[string]uint64{"default/web": uint64(remaining)}, near.open)
+	c.apply(web.endpoints())
+	near.expectOpen("after the endpoint was removed", map[string]uint64{})
 }
 
 // TestSyncsKeepWhatWasCounted checks that endpoints, other Services and full syncs change the tables but not the

@@ -25,7 +25,7 @@ func TestDisabledComponentsCostNothing(t *testing.T) {
 			}
 			return made
 		},
-		"the demand page": func() component { return newSecureMetrics(c, nil) },
+		"the demand page": func() component { return newSecureMetrics(c, nil, nil, nil) },
 		"accounting":      func() component { return newAccounting(c, nil, nil, nil) },
 		"the condition": func() component {
 			made, err := newCondition(t.Context(), c, nil)

@@ -47,7 +47,7 @@ func newComponents(ctx context.Context, c *common, table *conntrack.Conn, isLoca
 		newDNS(c),
 		xdsServer,
 		newLocalhost(ctx, c, findings),
-		newSecureMetrics(c, src.reviewer),
+		newSecureMetrics(c, src.reviewer, dumps, index),
 		newHealth(c),
 		newObjects(c, src, feed, monitor),
 		newInterfaces(c, barrier),

@@ -9,8 +9,10 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
 	"github.com/vicinity-proxy/vicinity/pkg/demandapi"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/kernel/conntrack"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/serve/authorization"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/demandcounter"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/serviceindex"
 )
 
 // How long an authorization by the API server is cached; kubelets cache theirs as long, or longer. One client requests
@@ -24,13 +26,13 @@ const (
 // newSecureMetrics returns the component that serves the metrics and the demand page over TLS to clients that the API
 // server authorizes; it is empty if no address is set. Clients need not trust the certificate: it protects the client's
 // token, and a scraper's token only permits reading metrics. While the demand page is being read, connections to
-// Services with a load bound are counted for it.
-func newSecureMetrics(c *common, reviewer authorization.Reviewer) component {
+// Services with a load bound are counted for it. The handler of the index must precede this one.
+func newSecureMetrics(c *common, reviewer authorization.Reviewer, dumps *conntrack.DumpScheduler, index *serviceindex.Index) component {
 	if c.options.SecureMetricsAddress == "" {
 		return component{}
 	}
 	frontends := demandcounter.NewFrontends()
-	counter := demandcounter.NewCounter(frontends, c.conn, c.config.Families, c.log, time.Now)
+	counter := demandcounter.NewCounter(frontends, c.conn, dumps, index, c.config.Families, c.log, time.Now)
 	serve := func(ctx context.Context) error {
 		certificate, err := selfSigned(c.options.Node)
 		if err != nil {

@@ -16,8 +16,10 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/demandapi"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/kernel/conntrack"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/kernel/nft"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/serviceindex"
 )
 
 const (
@@ -36,11 +38,13 @@ type Kernel interface {
 	DemandCounts(ctx context.Context, family model.Family, each func(frontend model.Frontend, count uint64)) error
 }
 
-// Counter serves the page with the number of new connections per Service. It counts, and reads the counts, only on
-// requests for the page.
+// Counter serves the page with the number of new connections per Service, and of open ones. It counts, and reads the
+// counts, only on requests for the page.
 type Counter struct {
 	frontends *Frontends
 	kernel    Kernel
+	dumps     *conntrack.DumpScheduler
+	index     *serviceindex.Index // synced before the frontends
 	families  []model.Family
 	log       *slog.Logger
 	now       func() time.Time
@@ -58,6 +62,10 @@ type Counter struct {
 	cursorNumber     int
 	process          string
 	lastUpdateFailed bool
+	measured         map[model.ObjectName]bool // the Services whose open connections are counted
+	lastDump         dump
+	nextDump         time.Time // earliest start of the next one
+	lastDumpFailed   bool
 }
 
 // cursor is a cursor with the totals at the time when it was issued.
@@ -67,11 +75,16 @@ type cursor struct {
 	totals   map[model.ObjectName]uint64
 }
 
-// NewCounter returns a Counter that does not count until the first request.
-func NewCounter(frontends *Frontends, kernel Kernel, families []model.Family, log *slog.Logger, now func() time.Time) *Counter {
+// NewCounter returns a Counter that does not count until the first request. The index must receive each sync before the
+// frontends do.
+func NewCounter(frontends *Frontends, kernel Kernel, dumps *conntrack.DumpScheduler, index *serviceindex.Index,
+	families []model.Family, log *slog.Logger, now func() time.Time) *Counter {
 	process := make([]byte, 8)
 	_, _ = rand.Read(process) // never fails
-	return &Counter{frontends: frontends, kernel: kernel, families: families, log: log, now: now, process: hex.EncodeToString(process)}
+	return &Counter{
+		frontends: frontends, kernel: kernel, dumps: dumps, index: index, families: families, log: log, now: now,
+		process: hex.EncodeToString(process),
+	}
 }
 
 // Run deletes the tables if the page was not read for idleTimeout, and at the start those that an earlier process left.
@@ -83,9 +96,11 @@ func (c *Counter) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
+			c.mutex.Lock() // a page may be waiting for a dump: the timeout starts after that
+			defer c.mutex.Unlock()
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 			defer cancel()
-			c.deleteIfIdle(ctx, 0)
+			c.deleteOrWarn(ctx)
 			return nil
 		case <-ticks.C:
 			c.deleteIfIdle(ctx, idleTimeout)
@@ -100,6 +115,10 @@ func (c *Counter) deleteIfIdle(ctx context.Context, unlessWithin time.Duration) 
 	if unlessWithin > 0 && (!c.isCounting || c.now().Sub(c.lastRead) < unlessWithin) {
 		return
 	}
+	c.deleteOrWarn(ctx)
+}
+
+func (c *Counter) deleteOrWarn(ctx context.Context) {
 	if err := c.deleteTables(ctx); err != nil {
 		c.log.Warn("failed to delete the tables that count demand", "error", err)
 	}
@@ -107,6 +126,7 @@ func (c *Counter) deleteIfIdle(ctx context.Context, unlessWithin time.Duration) 
 
 func (c *Counter) deleteTables(ctx context.Context) error {
 	c.isCounting, c.owners, c.lastCounts, c.totals, c.cursors = false, nil, nil, nil, nil
+	c.lastDump.totals = nil // connections may now be opened without being counted
 	for _, family := range c.families {
 		for _, table := range ruleset.DemandTableNames {
 			exists, err := c.kernel.HasDemandTable(ctx, family, table)
@@ -137,12 +157,13 @@ func (c *Counter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(page.Text()) // there is no client left to report an error to
 }
 
-// page reads the counts, updates the set of counted frontends, and returns the counts since the cursor.
+// page reads the counts, updates the set of counted frontends, and returns the counts since the cursor, and the open
+// connections.
 func (c *Counter) page(ctx context.Context, after string) (demandapi.Page, error) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	// A cancelled request must not leave an update half done.
-	err := c.update(context.WithoutCancel(ctx))
+	ctx = context.WithoutCancel(ctx) // a cancelled request must not leave an update half done
+	err := c.update(ctx)
 	if err != nil && !errors.Is(err, errNotSynced) && !c.lastUpdateFailed {
 		c.log.Warn("failed to count demand; retrying with the next request", "error", err)
 	}
@@ -167,12 +188,13 @@ func (c *Counter) page(ctx context.Context, after string) (demandapi.Page, error
 	if len(c.cursors) > maxCursors {
 		c.cursors = c.cursors[1:]
 	}
+	page.Open = c.open(ctx, now)
 	return page, nil
 }
 
 // update reads the counts, and then makes the tables count the currently selected frontends.
 func (c *Counter) update(ctx context.Context) error {
-	selected, skipped, isKnown := c.frontends.selection()
+	selected, isKnown := c.frontends.selection()
 	if !isKnown {
 		return errNotSynced
 	}
@@ -190,11 +212,11 @@ func (c *Counter) update(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := c.updateFrontends(ctx, selected); err != nil {
+	if err := c.updateFrontends(ctx, selected.owners); err != nil {
 		c.isCounting = false // the contents of the table are unknown
 		return err
 	}
-	c.skipped = skipped
+	c.skipped, c.measured = selected.skipped, selected.measured
 	return nil
 }
 

@@ -204,7 +204,7 @@ func (x *Index) HadEndpoint(f *Frontend, endpoint netip.AddrPort) bool {
 
 func (x *Index) hadEndpoint(f *Frontend, endpoint netip.AddrPort) bool {
 	_, isFormer := x.formerEndpoints.get(formerKey{f.Service, Endpoint{f.Port.Protocol, endpoint}})
-	return isFormer || f.attributions.find(endpoint) != nil
+	return isFormer || f.HasEndpoint(endpoint)
 }
 
 // attributionOf returns the attribution of connections to an endpoint that the frontend has or had.

@@ -162,6 +162,9 @@ func (p *Port) NodeOf(endpoint netip.AddrPort) (string, bool) {
 	return p.attributions.find(endpoint).node, true
 }
 
+// HasEndpoint reports whether the port has an endpoint, in whatever state.
+func (p *Port) HasEndpoint(endpoint netip.AddrPort) bool { return p.attributions.find(endpoint) != nil }
+
 func contains(sorted []netip.AddrPort, endpoint netip.AddrPort) bool {
 	_, found := slices.BinarySearchFunc(sorted, endpoint, netip.AddrPort.Compare)
 	return found

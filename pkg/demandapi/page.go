@@ -7,11 +7,12 @@
 //	seconds 30.012
 //	left-out 0
 //	shop/web 6024
+//	open-services 1
 //	open shop/web 310
 //
 // Counts are differences since the cursor that the client sent, so no counts are lost with a lost response. A client
 // without a cursor, or with an unknown one, gets a cursor and no counts: `seconds` is 0. Open connections are counted
-// when the page is read.
+// when the page is read; without `open-services` they are unknown.
 package demandapi
 
 import (
@@ -33,7 +34,8 @@ const (
 	// MaxSize is the maximum size of a page in bytes: two lines for MaxServices with the longest names and numbers.
 	MaxSize = MaxServices*(2*(63+1+63+1+20+1)+5) + 1<<10
 
-	openPrefix = "open " // has 5 bytes
+	openPrefix   = "open " // has 5 bytes
+	openServices = "open-services"
 )
 
 // Page is the report of a proxy.
@@ -46,8 +48,8 @@ type Page struct {
 	Skipped int
 	// Counts are new connections by Service, as namespace/name. Services without connections may be missing.
 	Counts map[string]uint64
-	// Open are open connections with a reply, by Service. It may contain only some Services: those whose demand should be
-	// published.
+	// Open are open connections with a reply, by Service. It contains only Services whose demand should be published. It is
+	// nil if they are unknown, and empty if there are none.
 	Open map[string]uint64
 }
 
@@ -55,6 +57,9 @@ type Page struct {
 func (p Page) Text() []byte {
 	text := fmt.Appendf(nil, "cursor %s\nseconds %.3f\nleft-out %d\n", p.Cursor, p.Duration.Seconds(), p.Skipped)
 	text = appendCounts(text, "", p.Counts)
+	if p.Open != nil {
+		text = fmt.Appendf(text, "%s %d\n", openServices, len(p.Open))
+	}
 	return appendCounts(text, openPrefix, p.Open)
 }
 
@@ -74,7 +79,7 @@ const maxSeconds = 24 * 60 * 60
 // Parse parses a page. Any program may be listening at a node's address: malformed pages are errors, and callers must
 // check the values. Unknown keys are skipped, because a newer proxy may write them.
 func Parse(text []byte) (Page, error) {
-	page := Page{Counts: map[string]uint64{}, Open: map[string]uint64{}}
+	page := Page{Counts: map[string]uint64{}}
 	for number, line := range strings.Split(strings.TrimSuffix(string(text), "\n"), "\n") {
 		key, value, _ := strings.Cut(line, " ")
 		if err := page.parseLine(key, value); err != nil {
@@ -107,7 +112,9 @@ func (p *Page) parseLine(key, value string) (err error) {
 		if p.Skipped, err = strconv.Atoi(value); err != nil || p.Skipped < 0 {
 			return fmt.Errorf("left-out %q must be a number of Services", value)
 		}
-	case key == strings.TrimSpace(openPrefix):
+	case key == openServices:
+		p.Open = map[string]uint64{}
+	case key == strings.TrimSpace(openPrefix) && p.Open != nil:
 		service, number, _ := strings.Cut(value, " ")
 		return parseCount(p.Open, service, number)
 	case strings.Contains(key, "/"):

@@ -18,7 +18,7 @@ func TestParseReturnsThePage(t *testing.T) {
 		Counts: map[string]uint64{"shop/web": 6024, "shop/cart": 1, "a/b": 1<<64 - 1}, Open: map[string]uint64{"shop/web": 310},
 	}
 	text := string(page.Text())
-	want := "cursor abc-1\nseconds 30.012\nleft-out 7\na/b 18446744073709551615\nshop/cart 1\nshop/web 6024\nopen shop/web 310\n"
+	want := "cursor abc-1\nseconds 30.012\nleft-out 7\na/b 18446744073709551615\nshop/cart 1\nshop/web 6024\nopen-services 1\nopen shop/web 310\n"
 	if text != want {
 		t.Errorf("page is\n%swant\n%s", text, want)
 	}
@@ -101,7 +101,8 @@ func TestParseRejectsInvalidPages(t *testing.T) {
 		"empty": "", "HTML": "<html>\n", "no cursor": "seconds 1\nshop/web 3\n", "long cursor": "cursor " + strings.Repeat("c", 65),
 		"negative": "cursor c\nshop/web -3\n", "word": "cursor c\nshop/web many\n", "too large": "cursor c\nshop/web 18446744073709551616\n",
 		"NaN seconds": "cursor c\nseconds NaN\n", "too many seconds": "cursor c\nseconds 1e9\n", "left out": "cursor c\nleft-out -1\n",
-		"open without a Service": "cursor c\nopen 3\n", "open without a number": "cursor c\nopen shop/web\n",
+		"open without a Service": "cursor c\nopen-services 1\nopen 3\n",
+		"open without a number": "cursor c\nopen-services 1\nopen shop/web\n",
 		"too many": tooMany,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -36,8 +36,8 @@ type dump struct {
 	totals map[model.ObjectName]uint64
 }
 
-// open returns the number of open connections to each measured Service. It dumps conntrack, unless the last dump is
-// recent, or found none and no connection was opened since.
+// open returns the number of open connections to each measured Service, or nil if it is unknown. It dumps conntrack,
+// unless the last dump is recent, or found none and no connection was opened since.
 func (c *Counter) open(ctx context.Context, now time.Time) map[string]uint64 {
 	totals := map[model.ObjectName]uint64{}
 	for service := range c.measured {
@@ -47,9 +47,13 @@ func (c *Counter) open(ctx context.Context, now time.Time) map[string]uint64 {
 	if len(totals) > 0 && mayBeOpen && !now.Before(c.nextDump) {
 		c.dumpOpen(ctx, now, totals)
 	}
+	isCurrent := now.Sub(c.lastDump.at) <= maxDumpAge || !mayBeOpen
+	if c.lastDump.open == nil || !isCurrent {
+		return nil
+	}
 	counts := map[string]uint64{}
 	for service, count := range c.lastDump.open {
-		if c.measured[service] && now.Sub(c.lastDump.at) <= maxDumpAge {
+		if c.measured[service] {
 			counts[service.String()] = count
 		}
 	}

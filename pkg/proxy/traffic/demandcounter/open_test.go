@@ -319,7 +319,7 @@ func TestAPageWaitsThreeSecondsForOtherDumps(t *testing.T) {
 			{openToWeb(1), 1, interval},
 			{openToWeb(1), 0, later},
 			{openToWeb(1), 0, later},
-			{none, 0, later}, // the last result is too old
+			{nil, 0, later}, // the last result is too old
 		} {
 			time.Sleep(interval)
 			others.Go(func() {
@@ -383,16 +383,16 @@ func TestAFailedDumpIsLoggedOnce(t *testing.T) {
 				f.table.err = failure
 				for number := range 3 {
 					f.connect(web)
-					page := f.readAfter(interval, "a failure", none, 2+number)
+					page := f.readAfter(interval, "a failure", nil, 2+number)
 					if page.Counts["shop/web"] != 1 {
 						t.Errorf("new connections: %v, want one", page.Counts)
 					}
 				}
-				f.readAfter(time.Second, "another reader", none, 4)
+				f.readAfter(time.Second, "another reader", nil, 4)
 				f.table.err = nil
 				f.readAfter(interval, "the first success", openToWeb(4), 5)
 				f.table.err = failure
-				f.readAfter(interval, "another failure", none, 6)
+				f.readAfter(interval, "another failure", nil, 6)
 				if got := f.log.Count("failed to count open connections"); got != 2 {
 					t.Errorf("%d log lines, want 2", got)
 				}

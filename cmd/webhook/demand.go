@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/vicinity-proxy/vicinity/pkg/apis/vicinity/v1alpha1"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/metrics"
@@ -39,14 +41,16 @@ func (o demandObserver) Measured(round demand.Round) {
 	services := make(map[[2]string]metrics.Demand, len(round.Services))
 	for service, report := range round.Services {
 		namespace, name, _ := strings.Cut(service, "/")
-		services[[2]string{namespace, name}] = metrics.Demand{Skew: report.MaxSkew, ConnectionsPerMinute: report.ConnectionsPerMinute}
+		services[[2]string{namespace, name}] = metrics.Demand{
+			Overload: report.Overload.Ratio(), ConnectionsPerMinute: report.ConnectionsPerMinute,
+		}
 	}
-	o.recorder.Measured(round.Reporting, round.Nodes, round.ChangePoints, services)
+	o.recorder.Measured(round.Reporting, round.Nodes, len(round.Unreported), round.ChangePoints, services)
 }
 
 // Queued implements demand.Observer.
-func (o demandObserver) Queued(backlog demand.Backlog) {
-	o.recorder.DemandQueued(backlog.Changes, backlog.Longest)
+func (o demandObserver) Queued(backlog v1alpha1.DemandBacklog) {
+	o.recorder.DemandQueued(backlog.Waiting, time.Duration(backlog.LongestSeconds)*time.Second)
 }
 
 // Published implements demand.Observer.

@@ -95,7 +95,7 @@ func clients() map[string]client {
 				targets = append(targets, demand.Target{Node: strconv.Itoa(int(i)), Addr: netip.AddrFrom4([4]byte{127, 0, 0, 1 + i})})
 			}
 			return func(ctx context.Context) error {
-				return puller.Pull(ctx, "token", targets, 0, func(string, demandapi.Page) {}).Sample
+				return puller.Pull(ctx, "token", targets, 0, func(string, demandapi.Page) {}).Sample()
 			}
 		}},
 		"a command queries the running proxy": {onlyPlain: true, newRound: func(_ *testing.T, p *peer) func(context.Context) error {

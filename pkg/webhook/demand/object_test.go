@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -29,7 +30,7 @@ func TestZoneSharesSumToAMillion(t *testing.T) {
 		for zone := range shares {
 			shares[zone] /= sum
 		}
-		zones, ppmSum := zoneShares(shares), uint32(0)
+		zones, ppmSum := zoneDemands(Decision{Shares: shares}, nil), uint32(0)
 		for _, zone := range zones {
 			ppmSum += zone.DemandPPM
 			if exact := shares[zone.Zone] * v1alpha1.PPM; math.Abs(float64(zone.DemandPPM)-exact) >= 1 {
@@ -45,10 +46,31 @@ func TestZoneSharesSumToAMillion(t *testing.T) {
 
 func TestZoneSharesDistributeTheRemainder(t *testing.T) {
 	third := 1. / 3
-	got := zoneShares(map[string]float64{"a": third, "b": third, "": third, "none": 0, "nearly none": 1e-9})
+	shares := map[string]float64{"a": third, "b": third, "": third, "none": 0, "nearly none": 1e-9}
+	got := zoneDemands(Decision{Shares: shares}, nil)
 	want := []v1alpha1.ZoneDemand{{Zone: "", DemandPPM: 333334}, {Zone: "a", DemandPPM: 333333}, {Zone: "b", DemandPPM: 333333}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("zones (-want +got):\n%s", diff)
+	}
+}
+
+// TestZonesWithOnlyOneKindOfDemandAreKept also covers zones that are assumed.
+func TestZonesWithOnlyOneKindOfDemandAreKept(t *testing.T) {
+	third := 1. / 3
+	decision := Decision{
+		Shares: map[string]float64{"new": 1, "open": 0}, Open: map[string]float64{"open": third, "other": third, "third": third, "none": 0},
+	}
+	want := []v1alpha1.ZoneDemand{
+		{Zone: "assumed", Assumed: true}, {Zone: "new", DemandPPM: 1_000_000}, {Zone: "open", OpenPPM: 333334, Assumed: true},
+		{Zone: "other", OpenPPM: 333333}, {Zone: "third", OpenPPM: 333333},
+	}
+	got := zoneDemands(decision, []string{"assumed", "open"})
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("zones (-want +got):\n%s", diff)
+	}
+	shares, open := publishedIn(&v1alpha1.ServiceDemand{Zones: got})
+	if shares["new"] != 1 || shares["open"] != 0 || len(open) != 3 || math.Abs(open["open"]-third) > 1e-6 {
+		t.Errorf("published shares %v, open %v", shares, open)
 	}
 }
 
@@ -66,7 +88,7 @@ func service(name, uid string, annotations ...string) *corev1.Service {
 // newState returns a state with Services with measured demand, by name and UID.
 func newState(uids map[string]string, objects ...*v1alpha1.ServiceDemand) *state {
 	s := &state{services: map[string]*corev1.Service{}, objects: map[string]*v1alpha1.ServiceDemand{}}
-	s.shouldPublish = (&Options{}).settings().publishesDemand
+	s.shouldPublish = (&Options{}).publishesDemand
 	for name, uid := range uids {
 		s.services["shop/"+name] = service(name, uid, policy.DemandSourceAnnotation, "measured")
 	}
@@ -107,9 +129,9 @@ func TestNewObject(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("object (-want +got):\n%s", diff)
 	}
-	shares := publishedIn(got)
-	if diff := cmp.Diff(map[string]float64{"a": 0.25, "": 0.75}, shares); diff != "" {
-		t.Errorf("shares (-want +got):\n%s", diff)
+	shares, open := publishedIn(got)
+	if diff := cmp.Diff(map[string]float64{"a": 0.25, "": 0.75}, shares); diff != "" || open != nil {
+		t.Errorf("open %v, shares (-want +got):\n%s", open, diff)
 	}
 }
 
@@ -171,6 +193,47 @@ func TestChanges(t *testing.T) {
 	}
 }
 
+// TestDetailsAreWrittenEveryTenMinutes checks an object whose shares are unchanged: it is written if zones are assumed
+// that were not, or nodes are more concentrated. It is not written if nodes are a little less concentrated, because that
+// comes and goes.
+func TestDetailsAreWrittenEveryTenMinutes(t *testing.T) {
+	for _, c := range []struct {
+		minutes          int
+		published, nodes int32
+		assumed, unheard []string
+		want             bool
+	}{
+		{60, 8, 8, nil, nil, false},
+		{60, 8, 4, nil, nil, true},
+		{9, 8, 4, nil, nil, false},
+		{60, 8, 16, nil, nil, false},
+		{60, 8, 32, nil, nil, true},
+		{60, 0, 32, nil, nil, true},
+		{60, 8, 0, nil, nil, false},
+		{60, 8, 8, nil, []string{"a"}, true},
+		{60, 8, 8, []string{"a"}, []string{"a"}, false},
+		{60, 8, 8, []string{"a"}, nil, true},
+		{9, 8, 8, nil, []string{"a"}, false},
+	} {
+		object := storedObject(t, "1")
+		object.EffectiveNodes = c.published
+		for i := range object.Zones {
+			object.Zones[i].Assumed = slices.Contains(c.assumed, object.Zones[i].Zone)
+		}
+		report := newReport(Unchanged, 1)
+		report.EffectiveNodes = c.nodes
+		round := Round{Decided: map[string]Report{"shop/web": report}, AssumedZones: c.unheard}
+		changes, err := newState(map[string]string{"web": "1"}, object).changes(midnight.Add(time.Duration(c.minutes)*time.Minute), round)
+		if err != nil || (len(changes) == 1) != c.want {
+			t.Errorf("%+v: %d writes, error %v", c, len(changes), err)
+			continue
+		}
+		if c.want && (changes[0].after.EffectiveNodes != c.nodes || !slices.Equal(assumedZonesIn(changes[0].after), c.unheard)) {
+			t.Errorf("%+v: wrote %+v", c, changes[0].after)
+		}
+	}
+}
+
 // TestChangeEstimatesBytes checks the size estimate of an object that is not created yet, with some
 // tolerance.
 func TestChangeEstimatesBytes(t *testing.T) {
@@ -207,29 +270,11 @@ func TestSettingsPublishAndCompare(t *testing.T) {
 		if c.source != "" {
 			metav1.SetMetaDataAnnotation(&s.ObjectMeta, policy.DemandSourceAnnotation, c.source)
 		}
-		byAnnotation, byDefault := (&Options{}).settings(), (&Options{MeasuredByDefault: true}).settings()
+		byAnnotation, byDefault := &Options{}, &Options{MeasuredByDefault: true}
 		got := [4]bool{byAnnotation.publishesDemand(s), byDefault.publishesDemand(s), byAnnotation.isComparable(s), byDefault.isComparable(s)}
 		if want := [4]bool{c.byWord, c.byDefault, c.isCompared, c.orElse}; got != want {
 			t.Errorf("clients %q, source %q: published, published by default, comparable, comparable by default: %v, want %v",
 				c.clients, c.source, got, want)
 		}
-	}
-}
-
-func TestSettingsAreParsedOncePerRound(t *testing.T) {
-	web, db := service("web", "1"), service("db", "2", policy.DemandSourceAnnotation, "measured")
-	settings, reads := (&Options{}).settings(), map[*corev1.Service]int{}
-	read := settings.parse
-	settings.parse = func(service *corev1.Service) policy.Topology {
-		reads[service]++
-		return read(service)
-	}
-	for range 2 {
-		if settings.publishesDemand(web) || !settings.publishesDemand(db) || !settings.isComparable(web) {
-			t.Error("the demand on web is published or not comparable, or that on db is not published")
-		}
-	}
-	if reads[web] != 1 || reads[db] != 1 {
-		t.Errorf("settings were parsed %v times, want once for each Service", reads)
 	}
 }

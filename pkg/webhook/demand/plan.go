@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/vicinity-proxy/vicinity/pkg/apis/vicinity/v1alpha1"
 	"github.com/vicinity-proxy/vicinity/pkg/fair"
 )
 
@@ -27,6 +28,11 @@ type change struct {
 
 func (c change) key() string { return c.namespace + "/" + c.name }
 
+// compare orders changes by skew, the largest first.
+func (c change) compare(other change) int {
+	return cmp.Or(cmp.Compare(other.skew, c.skew), cmp.Compare(c.namespace, other.namespace), cmp.Compare(c.name, other.name))
+}
+
 func (c change) share() fair.Share { return fair.Share{Namespace: c.namespace, Weight: c.bytes} }
 
 // scheduledWrite is a change that is within the budget.
@@ -35,26 +41,19 @@ type scheduledWrite struct {
 	at time.Time
 }
 
-// Backlog describes the changes that exceed the budget, or the limit of their Service.
-type Backlog struct {
-	Changes int
-	// Longest is the longest time that one of them has waited.
-	Longest time.Duration
-}
-
 // fairQueue schedules writes. The zero value has scheduled nothing.
 type fairQueue struct {
 	nextSlot time.Time  // when the budget allows the next write
 	served   fair.Queue // all Namespaces with changes get the same number of bytes
-	// writeTimes are the write times of the last hour, and queuedSince is when each change was first requested, by
-	// Service.
+	// writeTimes are the write times of the last hour, and queuedSince is when each change was first requested since then,
+	// by Service.
 	writeTimes  map[string][]time.Time
 	queuedSince map[string]time.Time
 }
 
 // plan returns the writes of an interval that begins now, in order, and the backlog. changes must contain all pending
 // changes: those in the backlog are passed again in the next interval, perhaps with other content.
-func (q *fairQueue) plan(now time.Time, interval time.Duration, proxies int, changes []change) ([]scheduledWrite, Backlog) {
+func (q *fairQueue) plan(now time.Time, interval time.Duration, proxies int, changes []change) ([]scheduledWrite, v1alpha1.DemandBacklog) {
 	q.expire(now, changes)
 	var writes []scheduledWrite
 	planned := map[string]bool{}
@@ -66,6 +65,7 @@ func (q *fairQueue) plan(now time.Time, interval time.Duration, proxies int, cha
 			}
 			writes = append(writes, scheduledWrite{c, writeTime})
 			planned[c.key()] = true
+			delete(q.queuedSince, c.key())
 			q.served.OnServed(c.share())
 			q.writeTimes[c.key()] = append(q.writeTimes[c.key()], writeTime)
 			q.nextSlot = writeTime.Add(cost(c.bytes, proxies))
@@ -121,19 +121,23 @@ func (q *fairQueue) ready(now time.Time, interval time.Duration, changes []chang
 		lists[list] = append(lists[list], c)
 	}
 	for _, list := range lists {
-		slices.SortFunc(list, func(a, b change) int {
-			return cmp.Or(cmp.Compare(b.skew, a.skew), cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name))
-		})
+		slices.SortFunc(list, change.compare)
 	}
 	return lists
 }
 
-func (q *fairQueue) backlog(now time.Time, changes []change, planned map[string]bool) Backlog {
-	var backlog Backlog
-	for _, c := range changes {
-		if !planned[c.key()] {
-			backlog.Changes++
-			backlog.Longest = max(backlog.Longest, now.Sub(q.queuedSince[c.key()]))
+// backlog describes the changes that are not planned.
+func (q *fairQueue) backlog(now time.Time, changes []change, planned map[string]bool) v1alpha1.DemandBacklog {
+	backlog := v1alpha1.DemandBacklog{Services: map[string]int64{}}
+	for _, c := range slices.SortedFunc(slices.Values(changes), change.compare) {
+		if planned[c.key()] {
+			continue
+		}
+		seconds := int64(now.Sub(q.queuedSince[c.key()]) / time.Second)
+		backlog.Waiting++
+		backlog.LongestSeconds = max(backlog.LongestSeconds, seconds)
+		if backlog.Fits(c.key()) {
+			backlog.Services[c.key()] = seconds
 		}
 	}
 	return backlog

@@ -7,6 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/apis/vicinity/v1alpha1"
 	"github.com/vicinity-proxy/vicinity/pkg/fair"
 )
 
@@ -23,7 +26,7 @@ func changesFor(namespace string, services int, skew float64) []change {
 
 // planHour plans an hour of rounds in which all changes are always pending, and returns how often each was written, and
 // the backlog at the end.
-func planHour(interval time.Duration, proxies int, changes []change) (written map[string]int, bytes int, times []time.Time, last Backlog) {
+func planHour(interval time.Duration, proxies int, changes []change) (written map[string]int, bytes int, times []time.Time, last v1alpha1.DemandBacklog) {
 	var p fairQueue
 	written = map[string]int{}
 	for now := midnight; now.Before(midnight.Add(time.Hour)); now = now.Add(interval) {
@@ -62,8 +65,8 @@ func TestPlanStaysWithinBudget(t *testing.T) {
 	if small < 150 || small > 200 || large-medium > 10 || medium-large > 10 {
 		t.Errorf("written: %d, %d and %d, want 150 to 200 of the last, and equal numbers of the others", large, medium, small)
 	}
-	if last.Changes < 900 || last.Longest < 50*time.Minute {
-		t.Errorf("backlog: %d, the longest for %s", last.Changes, last.Longest)
+	if last.Waiting < 900 || last.LongestSeconds < 50*60 || len(last.Services) != v1alpha1.MaxBacklogServices {
+		t.Errorf("backlog: %d, the longest for %d s, and %d are listed", last.Waiting, last.LongestSeconds, len(last.Services))
 	}
 	if !slices.IsSortedFunc(times, time.Time.Compare) {
 		t.Error("writes are not in the order of their times")
@@ -74,8 +77,8 @@ func TestPlanStaysWithinBudget(t *testing.T) {
 func TestPlanLimitsWriteRate(t *testing.T) {
 	var p fairQueue
 	writes, backlog := p.plan(midnight, 30*time.Second, 3, changesFor("shop", 1000, 2))
-	if len(writes) != 300 || backlog.Changes != 700 || backlog.Longest != 0 {
-		t.Errorf("%d written in 30 s, %d queued for %s; want 300 and 700, for 0 s", len(writes), backlog.Changes, backlog.Longest)
+	if len(writes) != 300 || backlog.Waiting != 700 || backlog.LongestSeconds != 0 {
+		t.Errorf("%d written in 30 s, %d queued for %d s; want 300 and 700, for 0 s", len(writes), backlog.Waiting, backlog.LongestSeconds)
 	}
 	for i := range writes[1:] {
 		if gap := writes[i+1].at.Sub(writes[i].at); gap < time.Second/writesPerSecond {
@@ -182,6 +185,23 @@ func TestPlanWritesChangeLargerThanBudget(t *testing.T) {
 	// Each takes 135 s.
 	if fmt.Sprint(counts) != "[1 0 1 0 1 0]" {
 		t.Errorf("writes per round: %v, want [1 0 1 0 1 0]", counts)
+	}
+}
+
+// TestBacklogListsTheLargestSkew checks which changes are listed, and since when they wait.
+func TestBacklogListsTheLargestSkew(t *testing.T) {
+	const proxies = 5_000 // a write takes 45 s
+	var p fairQueue
+	changes := slices.Concat([]change{{"a", "second", 9000, 4}, {"a", "first", 9000, 5}}, changesFor("b", 40, 2))
+	p.plan(midnight, 30*time.Second, proxies, changes)
+	_, backlog := p.plan(midnight.Add(30*time.Second), 30*time.Second, proxies, append(changes[:1:1], changes[2:]...))
+	// Four of b are written, because Namespaces share the budget.
+	want := v1alpha1.DemandBacklog{Waiting: 37, LongestSeconds: 30, Services: map[string]int64{"a/second": 30}}
+	for number := 4; len(want.Services) < v1alpha1.MaxBacklogServices; number++ {
+		want.Services[fmt.Sprintf("b/web-%03d", number)] = 30
+	}
+	if diff := cmp.Diff(want, backlog); diff != "" {
+		t.Errorf("backlog (-want +got):\n%s", diff)
 	}
 }
 

@@ -20,9 +20,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/vicinity-proxy/vicinity/pkg/apis/vicinity/v1alpha1"
 	"github.com/vicinity-proxy/vicinity/pkg/demandapi"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/election"
@@ -31,8 +33,6 @@ import (
 const (
 	// electionLease names the Lease that elects the replica that pulls from the proxies.
 	electionLease = "vicinity-demand-publisher"
-	// minCoverage is the fraction of nodes that must report. The alert VicinityDemandNotPublished uses the same number.
-	minCoverage = 0.9
 	// interval is the pull interval, and largeInterval the one for more than manyNodes nodes.
 	interval, largeInterval = 30 * time.Second, time.Minute
 	manyNodes               = 1000
@@ -54,8 +54,9 @@ type Options struct {
 	Observer Observer
 	// MeasuredByDefault is set if demand is also published for Services with a load bound that name no clients.
 	MeasuredByDefault bool
-	// Every overrides the pull interval, and MinSkewDuration how long skew must last before an Event; 0 means the default.
-	Every, MinSkewDuration time.Duration
+	// Every overrides the pull interval, and MinProblemDuration how long a problem must last before an Event; 0 means the
+	// default.
+	Every, MinProblemDuration time.Duration
 }
 
 // Observer receives the results of rounds. Its methods must not block.
@@ -65,7 +66,7 @@ type Observer interface {
 	Measured(round Round)
 	// Queued is called in each round with the backlog. Published is called after each write with "create", "update" or
 	// "delete".
-	Queued(waiting Backlog)
+	Queued(waiting v1alpha1.DemandBacklog)
 	Published(operation string)
 	// LeadEnded is called when this replica is no longer the leader.
 	LeadEnded()
@@ -88,10 +89,11 @@ func Run(ctx context.Context, config *rest.Config, options Options) error {
 				return err
 			}
 			l := &leader{
-				options: options, reconciler: r,
-				token: token{accounts: clients.CoreV1().ServiceAccounts(options.Namespace), account: options.Account},
-				skewReporter: skewReporter{events: clients.EventsV1(), identity: options.Identity,
-					minDuration: cmp.Or(options.MinSkewDuration, minSkewDuration)},
+				options: options, reconciler: r, lastProxy: map[string]time.Time{},
+				token:     token{accounts: clients.CoreV1().ServiceAccounts(options.Namespace), account: options.Account},
+				overloads: overloadChecker{slices: clients.DiscoveryV1()},
+				events: eventWriter{events: clients.EventsV1(), identity: options.Identity,
+					minDuration: cmp.Or(options.MinProblemDuration, minProblemDuration)},
 			}
 			return l.lead(ctx, config)
 		},
@@ -101,16 +103,16 @@ func Run(ctx context.Context, config *rest.Config, options Options) error {
 
 // leader pulls from the proxies during one term.
 type leader struct {
-	options      Options
-	token        token
-	objects      client.Reader
-	skewReporter skewReporter
-	aggregator   Aggregator
-	failure      string // of the last round; empty if it succeeded
-	coverage     coverage
-	rounds       int
-
+	options    Options
+	token      token
+	objects    client.Reader
+	aggregator Aggregator
 	reconciler *reconciler
+	overloads  overloadChecker
+	events     eventWriter
+	lastProxy  map[string]time.Time // when each node had a proxy last
+	failure    string               // of the last round; empty if it succeeded
+	coverage   coverage
 }
 
 func metadataOf(kind string) *metav1.PartialObjectMetadata {
@@ -151,14 +153,10 @@ func strip(object any) (any, error) {
 
 func (l *leader) lead(ctx context.Context, config *rest.Config) error {
 	scheme := runtime.NewScheme()
-	if err := discoveryv1.AddToScheme(scheme); err != nil {
-		return fmt.Errorf("add EndpointSlices to scheme: %w", err)
-	}
-	if err := corev1.AddToScheme(scheme); err != nil {
-		return fmt.Errorf("add Services to scheme: %w", err)
-	}
-	if err := metav1.AddMetaToScheme(scheme); err != nil {
-		return fmt.Errorf("add metadata to scheme: %w", err)
+	for _, add := range []func(*runtime.Scheme) error{discoveryv1.AddToScheme, corev1.AddToScheme, metav1.AddMetaToScheme} {
+		if err := add(scheme); err != nil {
+			return fmt.Errorf("build scheme: %w", err)
+		}
 	}
 	mapper := meta.NewDefaultRESTMapper(nil) // the default mapper queries the API server, which may be down
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
@@ -219,12 +217,12 @@ func (l *leader) report(ctx context.Context, err error) {
 
 // round pulls from all proxies once, and returns the interval to the next round.
 func (l *leader) round(ctx context.Context) (interval time.Duration, err error) {
-	nodes, targets, err := l.nodes(ctx)
-	interval = l.interval(len(nodes))
+	nodes, err := l.nodes(ctx, time.Now())
+	interval = l.interval(len(nodes.withProxy))
 	if err != nil {
 		return interval, err
 	}
-	pullErrs, err := l.pull(ctx, targets, interval)
+	pullErrs, err := l.pull(ctx, nodes.targets, interval)
 	if err != nil {
 		return interval, err
 	}
@@ -232,13 +230,10 @@ func (l *leader) round(ctx context.Context) (interval time.Duration, err error) 
 	if err != nil || ctx.Err() != nil {
 		return interval, err
 	}
-	now, settings := time.Now(), l.options.settings()
-	round, err := l.finishRound(ctx, now, interval, nodes, len(targets), services, settings)
-	l.rounds++
+	now := time.Now()
+	round, err := l.finishRound(ctx, now, interval, nodes, services)
 	l.logCoverage(round, pullErrs)
-	maps.DeleteFunc(round.Services, func(name string, _ Report) bool { return !settings.isComparable(services[name]) })
-	l.options.Observer.Measured(round)
-	return interval, errors.Join(err, l.skewReporter.report(ctx, now, round, services))
+	return interval, errors.Join(err, l.reportProblems(ctx, now, round, nodes, services, pullErrs))
 }
 
 // interval returns the pull interval for a number of nodes.
@@ -253,7 +248,7 @@ func (l *leader) interval(nodes int) time.Duration {
 func (l *leader) pull(ctx context.Context, targets []Target, interval time.Duration) (PullErrors, error) {
 	bearer, err := l.token.get(ctx, time.Now())
 	if err != nil {
-		return PullErrors{}, err
+		return nil, err
 	}
 	spread := time.Duration(requestSpread * float64(interval))
 	return l.options.Puller.Pull(ctx, bearer, targets, spread, func(node string, page demandapi.Page) {
@@ -263,61 +258,93 @@ func (l *leader) pull(ctx context.Context, targets []Target, interval time.Durat
 
 // finishRound aggregates the reports, and starts to publish the result.
 func (l *leader) finishRound(
-	ctx context.Context, now time.Time, interval time.Duration, nodes []Node, proxies int, services map[string]*corev1.Service,
-	settings *settings,
+	ctx context.Context, now time.Time, interval time.Duration, nodes nodes, services map[string]*corev1.Service,
 ) (Round, error) {
 	objects, canPublish := l.reconciler.read(ctx)
-	seen := &state{services, settings.publishesDemand, objects}
+	seen := &state{services, l.options.publishesDemand, objects}
 	for name := range objects {
 		if seen.managed(name) != nil && seen.shouldPublish(services[name]) {
 			l.aggregator.Track(name)
 		}
 	}
-	round := l.aggregator.Aggregate(now, nodes, seen.lookupService())
+	round := l.aggregator.Aggregate(now, nodes.withProxy, seen.lookupService())
 	if !canPublish {
 		return round, nil
 	}
-	return round, l.reconciler.publish(ctx, now, interval, proxies, seen, round)
+	return round, l.reconciler.publish(ctx, now, interval, len(nodes.targets), seen, round)
 }
 
-// nodes returns all Linux nodes, and the addresses of those that have a proxy. Only proxies on Linux count connections.
-func (l *leader) nodes(ctx context.Context) ([]Node, []Target, error) {
+// reportProblems updates metrics and writes Events about load bounds that do not hold, and proxies that never responded.
+func (l *leader) reportProblems(
+	ctx context.Context, now time.Time, round Round, nodes nodes, services map[string]*corev1.Service, pullErrs PullErrors,
+) error {
+	maps.DeleteFunc(round.Services, func(name string, _ Report) bool { return !l.options.isComparable(services[name]) })
+	err := l.overloads.check(ctx, now, round, services, l.options.topologyOf, nodes.labels)
+	l.options.Observer.Measured(round)
+	var problems []problem
+	for _, name := range slices.Sorted(maps.Keys(round.Services)) {
+		if round.Services[name].Overload.Ratio() > minOverload {
+			problems = append(problems, skewProblem(services[name], round.Services[name]))
+		}
+	}
+	for _, node := range round.Unreported {
+		problems = append(problems, unreportedProblem(node, pullErrs[node]))
+	}
+	return errors.Join(err, l.events.write(ctx, now, problems))
+}
+
+// nodes are the nodes of the cluster: those with a proxy, the proxies, and the labels of all by name.
+type nodes struct {
+	withProxy []Node
+	targets   []Target
+	labels    map[string]map[string]string
+}
+
+// nodes returns the nodes. Only proxies on Linux count connections. A node whose proxy has disappeared counts for
+// reportTTL: in a rollout another proxy follows.
+func (l *leader) nodes(ctx context.Context, now time.Time) (nodes, error) {
 	list := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"}}
 	if err := l.objects.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, nil, fmt.Errorf("list the metadata of Nodes: %w", err)
+		return nodes{}, fmt.Errorf("list the metadata of Nodes: %w", err)
 	}
 	var proxies discoveryv1.EndpointSliceList
 	if err := l.objects.List(ctx, &proxies, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, nil, fmt.Errorf("list the EndpointSlices of %s: %w", l.options.Proxies, err)
+		return nodes{}, fmt.Errorf("list the EndpointSlices of %s: %w", l.options.Proxies, err)
 	}
-	nodes := make([]Node, 0, len(list.Items))
-	exists := map[string]bool{}
+	result := nodes{labels: make(map[string]map[string]string, len(list.Items))}
 	for i := range list.Items {
-		if !policy.IsLinux(list.Items[i].Labels) {
-			continue
-		}
-		weight, _ := policy.DemandOf(list.Items[i].Labels)
-		nodes = append(nodes, Node{list.Items[i].Name, list.Items[i].Labels[string(policy.Zone)], float64(weight)})
-		exists[list.Items[i].Name] = true
+		result.labels[list.Items[i].Name] = list.Items[i].Labels
 	}
-	addrs := map[string]netip.Addr{}
+	addrs, isReady := map[string]netip.Addr{}, map[string]bool{}
 	for i := range proxies.Items {
 		for _, endpoint := range proxies.Items[i].Endpoints {
-			if endpoint.NodeName == nil || !exists[*endpoint.NodeName] || len(endpoint.Addresses) == 0 {
+			name := ptr.Deref(endpoint.NodeName, "")
+			labels, exists := result.labels[name]
+			if !exists || !policy.IsLinux(labels) || len(endpoint.Addresses) == 0 {
 				continue
 			}
 			addr, err := netip.ParseAddr(endpoint.Addresses[0])
-			lowest, has := addrs[*endpoint.NodeName]
+			lowest, has := addrs[name]
 			if err == nil && (!has || addr.Less(lowest)) {
-				addrs[*endpoint.NodeName] = addr
+				addrs[name] = addr
 			}
+			isReady[name] = isReady[name] || ptr.Deref(endpoint.Conditions.Ready, true)
 		}
 	}
-	targets := make([]Target, 0, len(addrs))
-	for _, node := range slices.Sorted(maps.Keys(addrs)) {
-		targets = append(targets, Target{node, addrs[node]})
+	for _, name := range slices.Sorted(maps.Keys(addrs)) {
+		result.targets = append(result.targets, Target{name, addrs[name]})
+		l.lastProxy[name] = now
 	}
-	return nodes, targets, nil
+	maps.DeleteFunc(l.lastProxy, func(name string, at time.Time) bool {
+		_, exists := result.labels[name]
+		return !exists || now.Sub(at) >= reportTTL
+	})
+	for name := range l.lastProxy {
+		labels := result.labels[name]
+		weight, _ := policy.DemandOf(labels)
+		result.withProxy = append(result.withProxy, Node{name, labels[string(policy.Zone)], float64(weight), isReady[name]})
+	}
+	return result, nil
 }
 
 func (l *leader) services(ctx context.Context) (map[string]*corev1.Service, error) {

@@ -4,10 +4,12 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -38,10 +40,15 @@ type Target struct {
 	Addr netip.Addr
 }
 
-// PullErrors counts the proxies whose request failed. Sample is the error of one of them.
-type PullErrors struct {
-	Nodes  int
-	Sample error
+// PullErrors are the errors of failed requests, by node.
+type PullErrors map[string]error
+
+// Sample returns the error of the first node by name; nil if there is none.
+func (e PullErrors) Sample() error {
+	for _, node := range slices.Sorted(maps.Keys(e)) {
+		return e[node]
+	}
+	return nil
 }
 
 // NewPuller returns a puller without cursors. The proxies listen on a port of their nodes, which dial reaches; nil
@@ -62,7 +69,7 @@ func (p *Puller) Pull(
 	p.pruneCursors(targets)
 	var pulling sync.WaitGroup
 	var mutex sync.Mutex
-	var errs PullErrors
+	errs := PullErrors{}
 	began := time.Now()
 	for i, target := range targets {
 		due := time.Duration(float64(duration) * float64(i) / float64(len(targets)))
@@ -78,8 +85,7 @@ func (p *Puller) Pull(
 			mutex.Lock()
 			defer mutex.Unlock()
 			if err != nil {
-				errs.Nodes++
-				errs.Sample = fmt.Errorf("get demand from the proxy of node %s at %s: %w", target.Node, p.addressOf(target), err)
+				errs[target.Node] = fmt.Errorf("get demand from the proxy of node %s at %s: %w", target.Node, p.addressOf(target), err)
 				return
 			}
 			onPage(target.Node, page)

@@ -97,7 +97,7 @@ func (r *reconciler) list(ctx context.Context) ([]v1alpha1.ServiceDemand, error)
 }
 
 // publish starts the writes of a round, within the budget. It renews the Lease if enough nodes report, which confirms
-// that the published state is current.
+// that the published state is current, and lists there what waits for the budget.
 func (r *reconciler) publish(ctx context.Context, now time.Time, interval time.Duration, proxies int, s *state, round Round) error {
 	objectChanges, err := s.changes(now, round)
 	byKey := make(map[string]objectChange, len(objectChanges))
@@ -128,7 +128,8 @@ func (r *reconciler) publish(ctx context.Context, now time.Time, interval time.D
 		}
 	})
 	if hasMinCoverage(round) {
-		err = errors.Join(err, election.Heartbeat(ctx, r.leases, v1alpha1.DemandLeaseName, r.identity, v1alpha1.DemandFreshFor))
+		annotations := map[string]string{v1alpha1.DemandBacklogAnnotation: backlog.String()}
+		err = errors.Join(err, election.Heartbeat(ctx, r.leases, v1alpha1.DemandLeaseName, r.identity, v1alpha1.DemandFreshFor, annotations))
 	}
 	return err
 }

@@ -34,6 +34,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/sent"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand/pull"
 )
 
 const (
@@ -211,7 +212,7 @@ func (c *testCluster) start(t *testing.T, identity string, minProblemDuration ti
 	t.Helper()
 	dial := site.Client(c.control.Namespace).Transport.(*http.Transport).DialContext
 	return startReplica(t, c.api, identity, demand.Options{
-		Puller: demand.NewPuller(port, dial), Every: pullInterval, MinProblemDuration: minProblemDuration,
+		Puller: pull.New(port, dial), Every: pullInterval, MinProblemDuration: minProblemDuration,
 	})
 }
 

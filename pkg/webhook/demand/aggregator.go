@@ -8,6 +8,7 @@ import (
 	"unique"
 
 	"github.com/vicinity-proxy/vicinity/pkg/demandapi"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand/overload"
 )
 
 const (
@@ -77,7 +78,7 @@ type Report struct {
 	MaxSkew        float64
 	MostSkewedZone string
 	// Overload is set if an endpoint may be overloaded because of the skew.
-	Overload Overload
+	Overload overload.Result
 }
 
 // Round is the result of one interval.
@@ -143,7 +144,7 @@ func (f *Aggregator) Aggregate(now time.Time, nodes []Node, services Services) R
 	}
 	f.lastRound, f.isSilent = now, true
 	for name, service := range f.services {
-		if service.report.Shares != nil {
+		if _, exists := services(name); exists && service.report.Shares != nil {
 			round.Services[name] = service.report
 		}
 	}

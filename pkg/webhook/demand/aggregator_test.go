@@ -200,6 +200,10 @@ func TestSilentClusterKeepsEstimates(t *testing.T) {
 	if during := f.run(5 * time.Hour); len(during.Decided) > 0 || during.Reporting != 0 {
 		t.Errorf("%d nodes reported, decided: %v", during.Reporting, during.Decided)
 	}
+	gone := f.aggregator.Aggregate(f.now, f.nodes, func(string) (demand.Service, bool) { return demand.Service{}, false })
+	if round := f.run(interval); len(round.Services) != 1 || len(gone.Services) != 0 {
+		t.Errorf("estimates of %d Services, and of %d while it does not exist; want 1 and 0", len(round.Services), len(gone.Services))
+	}
 	f.aggregator = demand.Aggregator{}
 	f.aggregator.Track("shop/web")
 	if during := f.run(5 * time.Hour); len(during.Decided) > 0 {

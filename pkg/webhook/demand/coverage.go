@@ -5,6 +5,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/apis/vicinity/v1alpha1"
 	"github.com/vicinity-proxy/vicinity/pkg/sanitize"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand/pull"
 )
 
 // minCoverage is the fraction of nodes that must report. The alert VicinityDemandNotPublished uses the same number.
@@ -21,7 +22,7 @@ const (
 )
 
 // coverageOf returns the coverage of a round.
-func coverageOf(round Round, errs PullErrors) coverage {
+func coverageOf(round Round, errs pull.Errors) coverage {
 	switch {
 	case float64(round.Reporting) < minCoverage*float64(round.Nodes):
 		return coverageLow
@@ -34,7 +35,7 @@ func coverageOf(round Round, errs PullErrors) coverage {
 }
 
 // logCoverage logs a change of coverage, with the error of one node.
-func (l *leader) logCoverage(round Round, errs PullErrors) {
+func (l *leader) logCoverage(round Round, errs pull.Errors) {
 	current := coverageOf(round, errs)
 	if current == l.coverage {
 		return

@@ -17,6 +17,9 @@ import (
 )
 
 const (
+	// minOverload is the ratio of the busiest endpoint's load to the load bound from which on it is a problem, at more than
+	// minRate connections per minute. The alert VicinityDemandSkew uses the same numbers.
+	minOverload, minRate = 1.25, 100
 	// minProblemDuration is how long a problem must last before an Event about it. The alerts VicinityDemandSkew and
 	// VicinityDemandUnreported use the same duration.
 	minProblemDuration = 30 * time.Minute

@@ -14,6 +14,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand/overload"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand/pull"
 )
 
 // skewed returns the problems of some Services.
@@ -109,7 +111,7 @@ func TestEventNotes(t *testing.T) {
 	report := Report{
 		Decision: Decision{Shares: map[string]float64{"zone-b": 0.8, "zone-a": 0.2}, ConnectionsPerMinute: 6000},
 		Assumed:  map[string]float64{"zone-b": 0.3, "zone-a": 0.7}, MostSkewedZone: "zone-b",
-		Overload: Overload{Load: 2.7, Limit: 1.2, Zone: "zone-b"},
+		Overload: overload.Result{Load: 2.7, Limit: 1.2, Zone: "zone-b"},
 	}
 	const want = "Clients in zone zone-b open 80 % of 6000 new connections per minute, but the load bound assumes 30 %: planned with " +
 		"that, endpoints in zone zone-b get 2.70 times the mean, and the bound allows 1.20. Fix: list the client Services in " +
@@ -129,10 +131,10 @@ func TestEventNotes(t *testing.T) {
 }
 
 func TestCoverage(t *testing.T) {
-	failed := PullErrors{"a": errors.New("timeout")}
+	failed := pull.Errors{"a": errors.New("timeout")}
 	for want, c := range map[coverage]struct {
 		round Round
-		errs  PullErrors
+		errs  pull.Errors
 	}{
 		coverageFull:     {Round{Reporting: 10, Nodes: 10}, nil},
 		coverageDegraded: {Round{Reporting: 9, Nodes: 10}, failed},

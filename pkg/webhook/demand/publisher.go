@@ -27,6 +27,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/apis/vicinity/v1alpha1"
 	"github.com/vicinity-proxy/vicinity/pkg/demandapi"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand/overload"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand/pull"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/election"
 )
 
@@ -48,7 +50,7 @@ type Options struct {
 	Account string
 	// Proxies is the Service whose EndpointSlices list the proxies' addresses.
 	Proxies types.NamespacedName
-	Puller  *Puller
+	Puller  *pull.Puller
 	Log     *slog.Logger
 	// Observer receives the results.
 	Observer Observer
@@ -90,8 +92,8 @@ func Run(ctx context.Context, config *rest.Config, options Options) error {
 			}
 			l := &leader{
 				options: options, reconciler: r, lastProxy: map[string]time.Time{},
-				token:     token{accounts: clients.CoreV1().ServiceAccounts(options.Namespace), account: options.Account},
-				overloads: overloadChecker{slices: clients.DiscoveryV1()},
+				token:     pull.Token{Accounts: clients.CoreV1().ServiceAccounts(options.Namespace), Account: options.Account},
+				overloads: overload.Checker{Slices: clients.DiscoveryV1()},
 				events: eventWriter{events: clients.EventsV1(), identity: options.Identity,
 					minDuration: cmp.Or(options.MinProblemDuration, minProblemDuration)},
 			}
@@ -104,11 +106,11 @@ func Run(ctx context.Context, config *rest.Config, options Options) error {
 // leader pulls from the proxies during one term.
 type leader struct {
 	options    Options
-	token      token
+	token      pull.Token
 	objects    client.Reader
 	aggregator Aggregator
 	reconciler *reconciler
-	overloads  overloadChecker
+	overloads  overload.Checker
 	events     eventWriter
 	lastProxy  map[string]time.Time // when each node had a proxy last
 	failure    string               // of the last round; empty if it succeeded
@@ -245,8 +247,8 @@ func (l *leader) interval(nodes int) time.Duration {
 }
 
 // pull requests the counts of all proxies.
-func (l *leader) pull(ctx context.Context, targets []Target, interval time.Duration) (PullErrors, error) {
-	bearer, err := l.token.get(ctx, time.Now())
+func (l *leader) pull(ctx context.Context, targets []pull.Target, interval time.Duration) (pull.Errors, error) {
+	bearer, err := l.token.Get(ctx, time.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -276,18 +278,28 @@ func (l *leader) finishRound(
 
 // reportProblems updates metrics and writes Events about load bounds that do not hold, and proxies that never responded.
 func (l *leader) reportProblems(
-	ctx context.Context, now time.Time, round Round, nodes nodes, services map[string]*corev1.Service, pullErrs PullErrors,
+	ctx context.Context, now time.Time, round Round, nodes nodes, services map[string]*corev1.Service, pullErrs pull.Errors,
 ) error {
 	maps.DeleteFunc(round.Services, func(name string, _ Report) bool { return !l.options.isComparable(services[name]) })
-	err := l.overloads.check(ctx, now, round, services, l.options.topologyOf, nodes.labels)
-	l.options.Observer.Measured(round)
-	var problems []problem
-	for _, name := range slices.Sorted(maps.Keys(round.Services)) {
-		if round.Services[name].Overload.Ratio() > minOverload {
-			problems = append(problems, skewProblem(services[name], round.Services[name]))
+	demands := map[string]overload.Demand{}
+	for name, report := range round.Services {
+		// An endpoint gets at most MaxSkew times what the bound allows.
+		if report.MaxSkew > minOverload && report.ConnectionsPerMinute > minRate {
+			demands[name] = overload.Demand{Service: services[name], Topology: l.options.topologyOf(services[name]), Shares: report.Shares}
 		}
 	}
-	for _, node := range round.Unreported {
+	overloads, err := l.overloads.Check(ctx, now, demands, nodes.labels)
+	var problems []problem
+	for _, name := range slices.Sorted(maps.Keys(overloads)) {
+		report := round.Services[name]
+		report.Overload = overloads[name]
+		round.Services[name] = report
+		if report.Overload.Ratio() > minOverload {
+			problems = append(problems, skewProblem(services[name], report))
+		}
+	}
+	l.options.Observer.Measured(round)
+	for _, node := range round.Unreported[:min(len(round.Unreported), maxEventsPerRound)] { // if it is all nodes, these are enough
 		problems = append(problems, unreportedProblem(node, pullErrs[node]))
 	}
 	return errors.Join(err, l.events.write(ctx, now, problems))
@@ -296,7 +308,7 @@ func (l *leader) reportProblems(
 // nodes are the nodes of the cluster: those with a proxy, the proxies, and the labels of all by name.
 type nodes struct {
 	withProxy []Node
-	targets   []Target
+	targets   []pull.Target
 	labels    map[string]map[string]string
 }
 
@@ -332,7 +344,7 @@ func (l *leader) nodes(ctx context.Context, now time.Time) (nodes, error) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(addrs)) {
-		result.targets = append(result.targets, Target{name, addrs[name]})
+		result.targets = append(result.targets, pull.Target{Node: name, Addr: addrs[name]})
 		l.lastProxy[name] = now
 	}
 	maps.DeleteFunc(l.lastProxy, func(name string, at time.Time) bool {

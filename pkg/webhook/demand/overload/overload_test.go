@@ -1,10 +1,9 @@
-package demand
+package overload
 
 import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -65,12 +64,12 @@ func TestOverload(t *testing.T) {
 		"a zone without nodes":           {[]int{2, 2}, []int{3, 3}, keys, map[string]float64{"z": 1}, 0, ""},
 	} {
 		topology := policy.Topology{Keys: c.keys, MaxLoad: 120}
-		got := overloadOf(topology, labelsOf(c.nodes...), endpointsIn(slicesOf(c.endpoints...)), c.shares)
+		got := Demand{Topology: topology, Shares: c.shares}.check(labelsOf(c.nodes...), endpointsIn(slicesOf(c.endpoints...)))
 		if math.Abs(got.Load-c.load) > 0.01 || got.Zone != c.zone || got.Load > 0 && got.Limit != 1.2 {
 			t.Errorf("%s: %+v, want a load of %.2f in zone %q", name, got, c.load, c.zone)
 		}
 	}
-	if got := overloadOf(policy.Topology{}, labelsOf(1), endpointsIn(slicesOf(1)), map[string]float64{"a": 1}); got != (Overload{}) {
+	if got := (Demand{Shares: map[string]float64{"a": 1}}).check(labelsOf(1), endpointsIn(slicesOf(1))); got != (Result{}) {
 		t.Errorf("without a bound: %+v", got)
 	}
 }
@@ -92,71 +91,50 @@ func TestEndpointsAreReadyAndOfOneFamily(t *testing.T) {
 	}
 }
 
-// TestOverloadChecks checks which Services are checked, and that each round lists the endpoints of a few.
-func TestOverloadChecks(t *testing.T) {
+// TestChecksPerCallAreLimited checks that each call lists the endpoints of some Services, in turns.
+func TestChecksPerCallAreLimited(t *testing.T) {
 	const count = 25
 	api := fake.NewClientset(&slicesOf(3, 3)[0])
-	var checker overloadChecker
-	checker.slices = api.DiscoveryV1()
-	services := map[string]*corev1.Service{}
-	newRound := func() Round {
-		round := Round{Services: map[string]Report{}}
-		for number := range count {
-			services[fmt.Sprintf("shop/web-%02d", number)] = service(fmt.Sprintf("web-%02d", number), "1")
+	checker, demands := Checker{Slices: api.DiscoveryV1()}, map[string]Demand{}
+	add := func(name string) {
+		demands["shop/"+name] = Demand{
+			Service:  &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}},
+			Topology: policy.Topology{Keys: []policy.Key{policy.Zone, policy.AnyNode}, MaxLoad: 120}, Shares: map[string]float64{"a": 1},
 		}
-		for name := range services {
-			round.Services[name] = Report{
-				Decision: Decision{Shares: map[string]float64{"a": 1}, ConnectionsPerMinute: 6000}, MaxSkew: 2, MostSkewedZone: "a",
-			}
-		}
-		return round
 	}
-	services["shop/web"] = service("web", "1")
-	check := func(now time.Time, round Round) []string {
-		t.Helper()
-		api.ClearActions()
-		err := checker.check(t.Context(), now, round, services, (&Options{}).topologyOf, labelsOf(2, 2))
-		if err != nil {
-			t.Fatal(err)
-		}
-		var listed []string
-		for _, action := range api.Actions() {
-			listed = append(listed, action.(clienttesting.ListAction).GetListRestrictions().Labels.String())
-		}
-		slices.Sort(listed)
-		return listed
+	for number := range count {
+		add(fmt.Sprintf("web-%02d", number))
 	}
+	add("web")
 	all := map[string]bool{}
 	for number := range 3 {
-		listed := check(midnight.Add(time.Duration(number)*time.Minute), newRound())
-		if len(listed) != maxChecksPerRound {
-			t.Errorf("round %d lists the endpoints of %d Services, want %d", number, len(listed), maxChecksPerRound)
+		api.ClearActions()
+		results, err := checker.Check(t.Context(), time.Unix(int64(number), 0), demands, labelsOf(2, 2))
+		if err != nil || len(results) != len(demands) || len(api.Actions()) != maxChecks {
+			t.Errorf("call %d: %d results after %d lists, error %v; want %d after %d", number, len(results), len(api.Actions()), err,
+				len(demands), maxChecks)
 		}
-		for _, selector := range listed {
-			all[selector] = true
+		for _, action := range api.Actions() {
+			all[action.(clienttesting.ListAction).GetListRestrictions().Labels.String()] = true
+		}
+		if got := results["shop/web"]; got != (Result{Load: 2, Limit: 1.2, Zone: "a"}) {
+			t.Errorf("call %d: %+v", number, got)
 		}
 	}
-	round := newRound()
-	check(midnight.Add(time.Hour), round)
-	if len(all) != count+1 || round.Services["shop/web"].Overload != (Overload{Load: 2, Limit: 1.2, Zone: "a"}) {
-		t.Errorf("%d Services were checked, want %d; shop/web: %+v", len(all), count+1, round.Services["shop/web"].Overload)
-	}
-	// Little skew, or few connections.
-	round = newRound()
-	for name, report := range round.Services {
-		if report.MaxSkew = 1.25; name == "shop/web" {
-			report.MaxSkew, report.ConnectionsPerMinute = 2, 100
-		}
-		round.Services[name] = report
-	}
-	if listed := check(midnight.Add(2*time.Hour), round); len(listed) > 0 || len(checker.checked) > 0 || round.Services["shop/web"].Overload.Ratio() != 0 {
-		t.Errorf("listed %v, %d results remain, shop/web: %+v", listed, len(checker.checked), round.Services["shop/web"].Overload)
+	if len(all) != len(demands) {
+		t.Errorf("%d Services were checked, want %d", len(all), len(demands))
 	}
 	api.PrependReactor("list", "endpointslices", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, errors.New("forbidden")
 	})
-	err := checker.check(t.Context(), midnight.Add(3*time.Hour), newRound(), services, (&Options{}).topologyOf, labelsOf(2, 2))
-	if err == nil || !strings.Contains(err.Error(), "list the EndpointSlices of Service shop/web") {
-		t.Errorf("error %v, want the denied list", err)
+	clear(demands)
+	add("web")
+	add("db")
+	results, err := checker.Check(t.Context(), time.Unix(9, 0), demands, labelsOf(2, 2))
+	if err == nil || !strings.Contains(err.Error(), "list the EndpointSlices of Service shop/db: forbidden") || len(checker.checked) != 2 {
+		t.Errorf("error %v, %d results are kept; want the denied list, and 2", err, len(checker.checked))
+	}
+	if results["shop/web"].Load != 2 || results["shop/db"].Ratio() != 0 {
+		t.Errorf("results %+v, want the last one of web, and none of db", results)
 	}
 }

@@ -1,4 +1,4 @@
-package demand_test
+package pull_test
 
 import (
 	"fmt"
@@ -16,10 +16,13 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/demandapi"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand/pull"
 )
 
+const interval = 30 * time.Second
+
 // newTestPuller returns a puller, and starts one server for many nodes, at any loopback address.
-func newTestPuller(t *testing.T, response http.HandlerFunc) *demand.Puller {
+func newTestPuller(t *testing.T, response http.HandlerFunc) *pull.Puller {
 	t.Helper()
 	server := httptest.NewUnstartedServer(response)
 	listener, err := net.Listen("tcp4", "0.0.0.0:0") // including all loopback addresses
@@ -31,10 +34,10 @@ func newTestPuller(t *testing.T, response http.HandlerFunc) *demand.Puller {
 	server.Config.ErrorLog = log.New(io.Discard, "", 0) // errors of clients that timed out
 	server.StartTLS()
 	t.Cleanup(server.Close)
-	return demand.NewPuller(netip.MustParseAddrPort(server.Listener.Addr().String()).Port(), nil)
+	return pull.New(netip.MustParseAddrPort(server.Listener.Addr().String()).Port(), nil)
 }
 
-var loopback = []demand.Target{{Node: "a-0", Addr: netip.MustParseAddr("127.0.0.1")}}
+var loopback = []pull.Target{{Node: "a-0", Addr: netip.MustParseAddr("127.0.0.1")}}
 
 func TestPullSendsTokenAndCursor(t *testing.T) {
 	var requests []string
@@ -93,10 +96,10 @@ func TestUnresponsiveNodesDoNotDelayOthers(t *testing.T) {
 		_, _ = w.Write(demandapi.Page{Cursor: "c", Duration: interval}.Text())
 	})
 	defer close(end)
-	var targets []demand.Target
+	var targets []pull.Target
 	for number := range count {
 		addr := netip.AddrFrom4([4]byte{127, byte(number % 3), byte(number >> 8), byte(number)})
-		targets = append(targets, demand.Target{Node: fmt.Sprint("node-", number), Addr: addr})
+		targets = append(targets, pull.Target{Node: fmt.Sprint("node-", number), Addr: addr})
 	}
 	began, reported, last := time.Now(), 0, time.Duration(0)
 	errs := puller.Pull(t.Context(), "secret", targets, 3*time.Second, func(string, demandapi.Page) {
@@ -129,12 +132,12 @@ func TestPullAndAggregate(t *testing.T) {
 		_, _ = w.Write(page.Text())
 	})
 	var nodes []demand.Node
-	var targets []demand.Target
+	var targets []pull.Target
 	for number := range count {
 		name, zone := fmt.Sprint("node-", number), number%4
 		nodes = append(nodes, demand.Node{Name: name, Zone: fmt.Sprint("zone-", zone), Weight: 1})
 		addr := netip.AddrFrom4([4]byte{127, byte(zone), byte(number >> 8), byte(number)})
-		targets = append(targets, demand.Target{Node: name, Addr: addr})
+		targets = append(targets, pull.Target{Node: name, Addr: addr})
 	}
 	var aggregator demand.Aggregator
 	var round demand.Round

@@ -134,8 +134,8 @@ func TestRejectionDoesNotStopOtherWrites(t *testing.T) {
 	}
 }
 
-// TestLeaseIsRenewedWhile90PercentReport covers the quorum: below it, published demand expires in an hour. The zone of a
-// proxy that never responds counts as assumed until it does.
+// TestLeaseIsRenewedWhile90PercentReport covers the coverage below which published demand expires in an hour. The zone of
+// a proxy that never responds counts as assumed until it does.
 func TestLeaseIsRenewedWhile90PercentReport(t *testing.T) {
 	c := newFakeClusterOfEight(t)
 	c.service(t, "shop", "web", "")

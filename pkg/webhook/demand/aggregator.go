@@ -8,12 +8,12 @@ import (
 	"unique"
 
 	"github.com/vicinity-proxy/vicinity/pkg/demandapi"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand/cluster"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand/overload"
 )
 
 const (
-	// reportTTL is how long a node counts as reporting after its last response, and as having a proxy after its proxy has
-	// disappeared, as in a rollout.
+	// reportTTL is how long a node counts as reporting after its last response.
 	reportTTL = 10 * time.Minute
 	// maxRate bounds the new connections per second, and maxOpen the open ones, that one node may report for one Service,
 	// so that a malicious node cannot turn sums into Inf or NaN.
@@ -22,22 +22,14 @@ const (
 	maxServices = demandapi.MaxServices
 )
 
-// Node is a node with a proxy. Nodes without one are no demand: whatever serves their clients does not plan.
-type Node struct {
-	Name, Zone string
-	// Weight is the node's assumed demand, relative to other nodes.
-	Weight float64
-	// HasReadyProxy is set if the node's proxy is ready, and should respond. One that starts, or whose node is down, does
-	// not.
-	HasReadyProxy bool
-}
-
 // Service is an existing Service.
 type Service struct {
 	// ShouldPublish is set if its demand should be published. Published are the published shares by zone; nil means none.
-	// PublishedOpen are those of open connections; nil means that they are the same.
+	// PublishedOpen are those of open connections; nil means that they are the same. PublishedNodes is the published
+	// number of effective nodes.
 	ShouldPublish            bool
 	Published, PublishedOpen map[string]float64
+	PublishedNodes           int32
 }
 
 // Services returns a Service by namespace/name, or false if it does not exist.
@@ -132,15 +124,15 @@ func (f *Aggregator) Track(name string) {
 
 // Aggregate adds up the reports by zone, and updates the estimates. Services that do not exist are not tracked. If no
 // node responded since the last round, the estimates stay as they are.
-func (f *Aggregator) Aggregate(now time.Time, nodes []Node, services Services) Round {
+func (f *Aggregator) Aggregate(now time.Time, nodes []cluster.Node, services Services) Round {
 	took := now.Sub(f.lastRound)
 	if f.lastRound.IsZero() {
 		took = 0
 	}
 	round := Round{Nodes: len(nodes), Services: map[string]Report{}, Decided: map[string]Report{}}
-	c := f.buildCluster(now, nodes, &round)
+	z := f.groupByZone(now, nodes, &round)
 	if took > 0 && !f.isSilent {
-		f.updateEstimates(took, c, services, &round)
+		f.updateEstimates(took, z, services, &round)
 	}
 	f.lastRound, f.isSilent = now, true
 	for name, service := range f.services {
@@ -151,23 +143,23 @@ func (f *Aggregator) Aggregate(now time.Time, nodes []Node, services Services) R
 	return round
 }
 
-// cluster contains all nodes and all zones, each sorted by name.
-type cluster struct {
-	nodes  []Node
+// zonedNodes contains all nodes and all zones, each sorted by name.
+type zonedNodes struct {
+	nodes  []cluster.Node
 	zoneOf []int // by node index
 	zones  []string
 	shares map[string]float64 // each zone's share if all nodes have the demand of their labels
 	floors []float64          // by zone index: its share if a node in it is unreported, else 0
 }
 
-// buildCluster sorts the nodes, and finds out which of them report. It deletes reports of all other nodes.
-func (f *Aggregator) buildCluster(now time.Time, nodes []Node, round *Round) *cluster {
-	c := &cluster{nodes: slices.Clone(nodes), zoneOf: make([]int, len(nodes)), shares: map[string]float64{}}
-	slices.SortFunc(c.nodes, func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
-	exists, isAssumed := make(map[string]bool, len(c.nodes)), map[string]bool{}
-	for _, node := range c.nodes {
+// groupByZone sorts the nodes, and finds out which of them report. It deletes reports of all other nodes.
+func (f *Aggregator) groupByZone(now time.Time, nodes []cluster.Node, round *Round) *zonedNodes {
+	z := &zonedNodes{nodes: slices.Clone(nodes), zoneOf: make([]int, len(nodes)), shares: map[string]float64{}}
+	slices.SortFunc(z.nodes, func(a, b cluster.Node) int { return strings.Compare(a.Name, b.Name) })
+	exists, isAssumed := make(map[string]bool, len(z.nodes)), map[string]bool{}
+	for _, node := range z.nodes {
 		exists[node.Name] = true
-		c.shares[node.Zone] += node.Weight
+		z.shares[node.Zone] += node.Weight
 		report, hasReported := f.nodes[node.Name]
 		switch {
 		case hasReported && now.Sub(report.receivedAt) < reportTTL:
@@ -177,18 +169,18 @@ func (f *Aggregator) buildCluster(now time.Time, nodes []Node, round *Round) *cl
 		}
 	}
 	maps.DeleteFunc(f.nodes, func(name string, _ nodeReport) bool { return !exists[name] })
-	c.zones, round.AssumedZones = slices.Sorted(maps.Keys(c.shares)), slices.Sorted(maps.Keys(isAssumed))
-	for i, node := range c.nodes {
-		c.zoneOf[i], _ = slices.BinarySearch(c.zones, node.Zone)
+	z.zones, round.AssumedZones = slices.Sorted(maps.Keys(z.shares)), slices.Sorted(maps.Keys(isAssumed))
+	for i, node := range z.nodes {
+		z.zoneOf[i], _ = slices.BinarySearch(z.zones, node.Zone)
 	}
-	sum := max(total(c.shares), 1) // weights are whole numbers
-	c.floors = make([]float64, len(c.zones))
-	for i, zone := range c.zones {
-		if c.shares[zone] /= sum; isAssumed[zone] {
-			c.floors[i] = c.shares[zone]
+	sum := max(total(z.shares), 1) // weights are whole numbers
+	z.floors = make([]float64, len(z.zones))
+	for i, zone := range z.zones {
+		if z.shares[zone] /= sum; isAssumed[zone] {
+			z.floors[i] = z.shares[zone]
 		}
 	}
-	return c
+	return z
 }
 
 // sums are the sums over the nodes' demand on a Service: new connections per second and open ones, by zone index, and
@@ -199,20 +191,20 @@ type sums struct {
 }
 
 // sum adds up the demand on each existing Service.
-func (f *Aggregator) sum(took time.Duration, c *cluster, services Services) map[string]*sums {
+func (f *Aggregator) sum(took time.Duration, z *zonedNodes, services Services) map[string]*sums {
 	byService := map[unique.Handle[string]]*sums{} // nil means that the Service does not exist
-	for i, node := range c.nodes {
+	for i, node := range z.nodes {
 		for _, n := range f.nodes[node.Name].counts {
 			s, isKnown := byService[n.service]
 			if !isKnown {
 				if _, exists := services(n.service.Value()); exists {
-					s = &sums{perSec: make([]float64, len(c.zones)), open: make([]float64, len(c.zones))}
+					s = &sums{perSec: make([]float64, len(z.zones)), open: make([]float64, len(z.zones))}
 				}
 				byService[n.service] = s
 			}
 			if s != nil {
-				s.perSec[c.zoneOf[i]] += float64(n.perSec)
-				s.open[c.zoneOf[i]] += float64(n.open)
+				s.perSec[z.zoneOf[i]] += float64(n.perSec)
+				s.open[z.zoneOf[i]] += float64(n.open)
 				opened := float64(n.perSec) * took.Seconds()
 				s.pairs += max(0, opened*(opened-1))
 			}
@@ -228,8 +220,8 @@ func (f *Aggregator) sum(took time.Duration, c *cluster, services Services) map[
 }
 
 // updateEstimates adds the connections of an interval to the estimates.
-func (f *Aggregator) updateEstimates(took time.Duration, c *cluster, services Services, round *Round) {
-	all := f.sum(took, c, services)
+func (f *Aggregator) updateEstimates(took time.Duration, z *zonedNodes, services Services, round *Round) {
+	all := f.sum(took, z, services)
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		if len(f.services) < maxServices {
 			f.Track(name)
@@ -241,7 +233,7 @@ func (f *Aggregator) updateEstimates(took time.Duration, c *cluster, services Se
 			delete(f.services, name)
 			continue
 		}
-		svc.report = svc.decide(c, c.sample(took, all[name]), service)
+		svc.report = svc.decide(z, z.sample(took, all[name]), service)
 		if svc.report.ChangePoint {
 			round.ChangePoints++
 		}
@@ -255,18 +247,18 @@ func (f *Aggregator) updateEstimates(took time.Duration, c *cluster, services Se
 }
 
 // decide adds a sample to the estimate of a Service.
-func (s *serviceState) decide(c *cluster, sample Sample, service Service) Report {
-	s.estimator.Coarse = len(c.nodes) > manyNodes
+func (s *serviceState) decide(z *zonedNodes, sample Sample, service Service) Report {
+	s.estimator.Coarse = len(z.nodes) > manyNodes
 	s.estimator.SetPublished(service.Published) // open
-	return reportOf(s.estimator.Add(sample, c.shares), c.shares)
+	return reportOf(s.estimator.Add(sample, z.shares), z.shares)
 }
 
 // sample returns the sample of a Service with the given sums; nil if there were no connections.
-func (c *cluster) sample(took time.Duration, s *sums) Sample {
+func (z *zonedNodes) sample(took time.Duration, s *sums) Sample {
 	if s == nil {
 		return Sample{Took: took}
 	}
-	sample := Sample{Took: took, Zones: c.byZone(s.perSec), Open: c.byZone(s.open), Pairs: s.pairs}
+	sample := Sample{Took: took, Zones: z.byZone(s.perSec), Open: z.byZone(s.open), Pairs: s.pairs}
 	for zone := range sample.Zones {
 		sample.Zones[zone] *= took.Seconds()
 	}
@@ -274,23 +266,23 @@ func (c *cluster) sample(took time.Duration, s *sums) Sample {
 }
 
 // byZone returns the demand of each zone. A zone in which a proxy never reported has at least its assumed share: with
-// less, its endpoints might get more than with assumed demand. The rest is divided in proportion to the demand that zones
-// have beyond that. The total stays what was counted, so that the estimate is no more certain than the counts.
-func (c *cluster) byZone(counted []float64) map[string]float64 {
+// less, its endpoints might get more than with assumed demand. The rest is divided in proportion to what zones have
+// beyond that. The total stays what was counted, so that the estimate is no more certain than the counts.
+func (z *zonedNodes) byZone(counted []float64) map[string]float64 {
 	sum, floors, excess := 0.0, 0.0, 0.0
-	for i := range c.zones {
-		sum, floors = sum+counted[i], floors+c.floors[i]
+	for i := range z.zones {
+		sum, floors = sum+counted[i], floors+z.floors[i]
 	}
-	for i := range c.zones {
-		excess += max(0, counted[i]-c.floors[i]*sum)
+	for i := range z.zones {
+		excess += max(0, counted[i]-z.floors[i]*sum)
 	}
 	scale := 0.0
 	if excess > 0 {
 		scale = (1 - min(floors, 1)) * sum / excess
 	}
-	demand := make(map[string]float64, len(c.zones))
-	for i, zone := range c.zones {
-		demand[zone] = c.floors[i]*sum + max(0, counted[i]-c.floors[i]*sum)*scale
+	demand := make(map[string]float64, len(z.zones))
+	for i, zone := range z.zones {
+		demand[zone] = z.floors[i]*sum + max(0, counted[i]-z.floors[i]*sum)*scale
 	}
 	return demand
 }

@@ -9,12 +9,13 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/demandapi"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand/cluster"
 )
 
 // testCluster is a set of nodes that report in each interval, except for those that are missing.
 type testCluster struct {
 	aggregator demand.Aggregator
-	nodes      []demand.Node
+	nodes      []cluster.Node
 	demand     map[string]float64 // connections per second of each node
 	open       map[string]uint64  // open connections of each node
 	missing    map[string]bool
@@ -30,7 +31,7 @@ func newTestCluster(zones ...int) *testCluster {
 	for zone, count := range zones {
 		for i := range count {
 			name := fmt.Sprintf("%c-%d", 'a'+zone, i)
-			c.nodes = append(c.nodes, demand.Node{Name: name, Zone: name[:1], Weight: 1, HasReadyProxy: true})
+			c.nodes = append(c.nodes, cluster.Node{Name: name, Zone: name[:1], Weight: 1, HasReadyProxy: true})
 			c.demand[name] = 1
 		}
 	}
@@ -93,8 +94,8 @@ func TestAssumedDemandFollowsLabels(t *testing.T) {
 	expectSkew(t, f.run(20*time.Minute), 1, "")
 }
 
-// TestSilentNodesKeepTheirDemand checks nodes that reported once: they keep their rates for hours, also if most of a zone
-// is silent, until they have no proxy or report again.
+// TestSilentNodesKeepTheirDemand checks nodes that reported once: they keep their rates for hours, also if most of a
+// zone is silent, until they have no proxy or report again.
 func TestSilentNodesKeepTheirDemand(t *testing.T) {
 	f := newTestCluster(9, 9, 9)
 	f.setZoneDemand("b", 10)
@@ -132,8 +133,8 @@ func TestCursorsKeepDemand(t *testing.T) {
 	}
 }
 
-// TestZonesWithUnreportedNodesHaveTheirAssumedShare checks nodes that never responded. If the nodes that report have more
-// than that, it stays; nodes that are down, or start, have no demand.
+// TestZonesWithUnreportedNodesHaveTheirAssumedShare checks nodes that never responded. If the nodes that report have
+// more than that, it stays; nodes that are down, or start, have no demand.
 func TestZonesWithUnreportedNodesHaveTheirAssumedShare(t *testing.T) {
 	for name, c := range map[string]struct {
 		missing, down []string

@@ -46,7 +46,7 @@ func (s *state) changes(now time.Time, round Round) (all []writequeue.Change, fi
 		case s.objects[name] != nil && existing == nil: // an unmanaged object, or one deleted above
 		case report.Reason == BelowThreshold && existing != nil:
 			all = append(all, writequeue.NewChange(existing, nil, 1))
-		case report.Reason == First, report.Reason == Changed, report.Reason == Unchanged && isOutdated(existing, report, round, now):
+		case report.Reason == First, report.Reason == Changed, report.Reason == Unchanged && hasOtherFlags(existing, round, now):
 			after, err := newObject(s.services[name], existing, report.Decision, round, now)
 			firstErr = cmp.Or(firstErr, err)
 			if existing != nil || after != nil {
@@ -57,18 +57,13 @@ func (s *state) changes(now time.Time, round Round) (all []writequeue.Change, fi
 	return all, firstErr
 }
 
-// detailsInterval is the shortest time between two writes of an object whose shares are unchanged.
-const detailsInterval = 10 * time.Minute
+// flagInterval is the shortest time between two writes of an object whose demand is unchanged.
+const flagInterval = 10 * time.Minute
 
-// isOutdated reports whether an object with unchanged shares differs otherwise: in the assumed zones, or because nodes
-// are more concentrated, or at most a quarter as much. A smaller difference that comes and goes is not written.
-func isOutdated(existing *v1alpha1.ServiceDemand, report Report, round Round, now time.Time) bool {
-	if existing == nil || now.Sub(existing.ObservedAt.Time) < detailsInterval {
-		return false
-	}
-	nodes, published := report.EffectiveNodes, existing.EffectiveNodes
-	return !slices.Equal(assumedZonesIn(existing), round.AssumedZones) ||
-		nodes > 0 && (published == 0 || nodes < published || nodes >= 4*published)
+// hasOtherFlags reports whether an object should be written because zones are assumed that were not, or the reverse.
+func hasOtherFlags(existing *v1alpha1.ServiceDemand, round Round, now time.Time) bool {
+	return existing != nil && now.Sub(existing.ObservedAt.Time) >= flagInterval &&
+		!slices.Equal(assumedZonesIn(existing), round.AssumedZones)
 }
 
 // lookupService returns a lookup of Services for the Aggregator.
@@ -84,6 +79,7 @@ func (s *state) lookupService() Services {
 		result := Service{ShouldPublish: true}
 		if object := s.managed(name); object != nil {
 			result.Published, result.PublishedOpen = publishedIn(object)
+			result.PublishedNodes = object.EffectiveNodes
 		}
 		return result, true
 	}

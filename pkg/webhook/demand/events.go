@@ -14,11 +14,12 @@ import (
 	eventsclient "k8s.io/client-go/kubernetes/typed/events/v1"
 
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/sanitize"
 )
 
 const (
-	// minOverload is the ratio of the busiest endpoint's load to the load bound from which on it is a problem, at more than
-	// minRate connections per minute. The alert VicinityDemandSkew uses the same numbers.
+	// minOverload is the ratio of the busiest endpoint's load to the load bound from which on it is a problem, at more
+	// than minRate connections per minute. The alert VicinityDemandSkew uses the same numbers.
 	minOverload, minRate = 1.25, 100
 	// minProblemDuration is how long a problem must last before an Event about it. The alerts VicinityDemandSkew and
 	// VicinityDemandUnreported use the same duration.
@@ -26,6 +27,8 @@ const (
 	reportedBy         = "vicinity-webhook"
 	// maxEventsPerRound bounds the Events of one round; others wait for the next one.
 	maxEventsPerRound = 10
+	// maxNotedError bounds the error in a note, in bytes. The API server accepts notes of 1,024 bytes.
+	maxNotedError = 500
 	// ReasonDemandSkew and ReasonDemandUnreported are the reasons of the Events.
 	ReasonDemandSkew       = "DemandSkew"
 	ReasonDemandUnreported = "DemandUnreported"
@@ -87,8 +90,8 @@ func (w *eventWriter) write(ctx context.Context, now time.Time, current []proble
 	return errors.Join(errs...)
 }
 
-// skewProblem returns the problem of a Service whose load bound does not hold. A zone's name is a label value, and has 63
-// bytes at most.
+// skewProblem returns the problem of a Service whose load bound does not hold. A zone's name is a label value, and has
+// 63 bytes at most.
 func skewProblem(service *corev1.Service, report Report) problem {
 	return problem{
 		corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: service.Namespace, Name: service.Name, UID: service.UID},
@@ -108,9 +111,9 @@ func unreportedProblem(node string, err error) problem {
 	return problem{
 		corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: node, UID: types.UID(node)},
 		ReasonDemandUnreported,
-		fmt.Sprintf("The proxy of this Node never reported the demand of its clients: %.500s. So load bounds are planned as if its "+
+		fmt.Sprintf("The proxy of this Node never reported the demand of its clients: %s. So load bounds are planned as if its "+
 			"zone had at least the assumed demand. Fix: let the webhook's pods reach the port of --secure-metrics-bind-address on "+
-			"this Node, and set that flag for its proxy.", fmt.Sprint(err)),
+			"this Node, and set that flag for its proxy.", sanitize.Cut(fmt.Sprint(err), maxNotedError, "...")),
 	}
 }
 

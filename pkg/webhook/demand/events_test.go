@@ -124,8 +124,8 @@ func TestEventNotes(t *testing.T) {
 	if got := skewProblem(service("web", "1"), report).note; !strings.HasPrefix(got, "Clients on Nodes without a zone open ") {
 		t.Errorf("note: %s", got)
 	}
-	got := unreportedProblem("node-a", errors.New(strings.Repeat("x", 1000))).note
-	if !strings.HasPrefix(got, "The proxy of this Node never reported the demand of its clients: xxx") || len(got) > 1024 {
+	got := unreportedProblem("node-a", errors.New(strings.Repeat("é", 1000))).note
+	if !strings.HasPrefix(got, "The proxy of this Node never reported the demand of its clients: ééé") || len(got) > 1024 {
 		t.Errorf("the note has %d bytes, and the API server accepts 1024: %s", len(got), got)
 	}
 }

@@ -26,8 +26,8 @@ func belongsTo(d *v1alpha1.ServiceDemand, service *corev1.Service) bool {
 	return slices.ContainsFunc(d.OwnerReferences, func(owner metav1.OwnerReference) bool { return owner.UID == service.UID })
 }
 
-// publishedIn returns the shares of new and of open connections that an object contains, by zone. open is nil if both are
-// the same.
+// publishedIn returns the shares of new and of open connections that an object contains, by zone. open is nil if both
+// are the same.
 func publishedIn(d *v1alpha1.ServiceDemand) (shares, open map[string]float64) {
 	shares = make(map[string]float64, len(d.Zones))
 	for _, zone := range d.Zones {
@@ -95,8 +95,8 @@ func zoneDemands(decision Decision, assumed []string) []v1alpha1.ZoneDemand {
 	return zones
 }
 
-// inPPM returns shares in parts per million. The remainder after rounding down goes to the zones that lose most, so that
-// the sum is a million if the shares sum to 1.
+// inPPM returns shares in parts per million. The remainder after rounding down goes to the zones that lose most, so
+// that the sum is a million if the shares sum to 1.
 func inPPM(shares map[string]float64) map[string]uint32 {
 	ppm, sum := make(map[string]uint32, len(shares)), uint32(0)
 	lost := func(zone string) float64 { return shares[zone]*v1alpha1.PPM - float64(ppm[zone]) }

@@ -192,44 +192,45 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// TestDetailsAreWrittenEveryTenMinutes checks an object whose shares are unchanged: it is written if zones are assumed
-// that were not, or nodes are more concentrated. It is not written if nodes are a little less concentrated, because that
-// comes and goes.
-func TestDetailsAreWrittenEveryTenMinutes(t *testing.T) {
+// TestAssumedZonesAreWrittenEveryTenMinutes checks an object whose demand is unchanged.
+func TestAssumedZonesAreWrittenEveryTenMinutes(t *testing.T) {
 	for _, c := range []struct {
-		minutes          int
-		published, nodes int32
-		assumed, unheard []string
-		want             bool
+		minutes            int
+		published, current []string
+		want               bool
 	}{
-		{60, 8, 8, nil, nil, false},
-		{60, 8, 4, nil, nil, true},
-		{9, 8, 4, nil, nil, false},
-		{60, 8, 16, nil, nil, false},
-		{60, 8, 32, nil, nil, true},
-		{60, 0, 32, nil, nil, true},
-		{60, 8, 0, nil, nil, false},
-		{60, 8, 8, nil, []string{"a"}, true},
-		{60, 8, 8, []string{"a"}, []string{"a"}, false},
-		{60, 8, 8, []string{"a"}, nil, true},
-		{9, 8, 8, nil, []string{"a"}, false},
+		{60, nil, nil, false},
+		{60, nil, []string{"a"}, true},
+		{60, []string{"a"}, []string{"a"}, false},
+		{60, []string{"a"}, nil, true},
+		{9, nil, []string{"a"}, false},
 	} {
 		object := storedObject(t, "1")
-		object.EffectiveNodes = c.published
 		for i := range object.Zones {
-			object.Zones[i].Assumed = slices.Contains(c.assumed, object.Zones[i].Zone)
+			object.Zones[i].Assumed = slices.Contains(c.published, object.Zones[i].Zone)
 		}
-		report := newReport(Unchanged, 1)
-		report.EffectiveNodes = c.nodes
-		round := Round{Decided: map[string]Report{"shop/web": report}, AssumedZones: c.unheard}
+		round := Round{Decided: map[string]Report{"shop/web": newReport(Unchanged, 1)}, AssumedZones: c.current}
 		changes, err := newState(map[string]string{"web": "1"}, object).changes(midnight.Add(time.Duration(c.minutes)*time.Minute), round)
 		if err != nil || (len(changes) == 1) != c.want {
 			t.Errorf("%+v: %d writes, error %v", c, len(changes), err)
 			continue
 		}
-		if c.want && (changes[0].After.EffectiveNodes != c.nodes || !slices.Equal(assumedZonesIn(changes[0].After), c.unheard)) {
+		if c.want && !slices.Equal(assumedZonesIn(changes[0].After), c.current) {
 			t.Errorf("%+v: wrote %+v", c, changes[0].After)
 		}
+	}
+}
+
+// TestPublishedStateIsPassedToTheEstimator checks what a new leader continues from.
+func TestPublishedStateIsPassedToTheEstimator(t *testing.T) {
+	object := storedObject(t, "1")
+	object.EffectiveNodes, object.Zones[0].OpenPPM = 8, 1_000_000
+	got, exists := newState(map[string]string{"web": "1"}, object).lookupService()("shop/web")
+	want := Service{
+		ShouldPublish: true, Published: map[string]float64{"": 0.75, "a": 0.25}, PublishedOpen: map[string]float64{"": 1}, PublishedNodes: 8,
+	}
+	if diff := cmp.Diff(want, got); diff != "" || !exists {
+		t.Errorf("exists: %t, Service (-want +got):\n%s", exists, diff)
 	}
 }
 

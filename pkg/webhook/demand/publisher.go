@@ -7,26 +7,17 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"net/netip"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/vicinity-proxy/vicinity/pkg/apis/vicinity/v1alpha1"
 	"github.com/vicinity-proxy/vicinity/pkg/demandapi"
-	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand/cluster"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand/overload"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand/pull"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/election"
@@ -91,7 +82,7 @@ func Run(ctx context.Context, config *rest.Config, options Options) error {
 				return err
 			}
 			l := &leader{
-				options: options, reconciler: r, lastProxy: map[string]time.Time{},
+				options: options, reconciler: r,
 				token:     pull.Token{Accounts: clients.CoreV1().ServiceAccounts(options.Namespace), Account: options.Account},
 				overloads: overload.Checker{Slices: clients.DiscoveryV1()},
 				events: eventWriter{events: clients.EventsV1(), identity: options.Identity,
@@ -107,72 +98,19 @@ func Run(ctx context.Context, config *rest.Config, options Options) error {
 type leader struct {
 	options    Options
 	token      pull.Token
-	objects    client.Reader
+	objects    *cluster.Reader
 	aggregator Aggregator
 	reconciler *reconciler
 	overloads  overload.Checker
 	events     eventWriter
-	lastProxy  map[string]time.Time // when each node had a proxy last
-	failure    string               // of the last round; empty if it succeeded
+	failure    string // of the last round; empty if it succeeded
 	coverage   coverage
 }
 
-func metadataOf(kind string) *metav1.PartialObjectMetadata {
-	return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: corev1.SchemeGroupVersion.String(), Kind: kind}}
-}
-
-// cacheOptions returns the object types to cache, and the transforms that strip them.
-func cacheOptions(proxies types.NamespacedName) map[client.Object]cache.ByObject {
-	selector := labels.SelectorFromSet(labels.Set{discoveryv1.LabelServiceName: proxies.Name})
-	return map[client.Object]cache.ByObject{
-		metadataOf("Node"):           {Transform: strip},
-		&corev1.Service{}:            {Transform: strip},
-		&discoveryv1.EndpointSlice{}: {Namespaces: map[string]cache.Config{proxies.Namespace: {LabelSelector: selector}}},
-	}
-}
-
-// strip keeps only the labels of a Node, and the fields of a Service that configure its load bound.
-func strip(object any) (any, error) {
-	switch full := object.(type) {
-	case *metav1.PartialObjectMetadata:
-		return &metav1.PartialObjectMetadata{TypeMeta: full.TypeMeta, ObjectMeta: metav1.ObjectMeta{
-			Name: full.Name, UID: full.UID, ResourceVersion: full.ResourceVersion, Labels: full.Labels,
-		}}, nil
-	case *corev1.Service:
-		stripped := &corev1.Service{ObjectMeta: metav1.ObjectMeta{
-			Name: full.Name, Namespace: full.Namespace, UID: full.UID, ResourceVersion: full.ResourceVersion,
-		}}
-		stripped.Spec.TrafficDistribution = full.Spec.TrafficDistribution
-		for _, annotation := range policy.Annotations {
-			if value, has := full.Annotations[annotation.Name]; has {
-				metav1.SetMetaDataAnnotation(&stripped.ObjectMeta, annotation.Name, value)
-			}
-		}
-		return stripped, nil
-	}
-	return object, nil // tombstones and EndpointSlices
-}
-
 func (l *leader) lead(ctx context.Context, config *rest.Config) error {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{discoveryv1.AddToScheme, corev1.AddToScheme, metav1.AddMetaToScheme} {
-		if err := add(scheme); err != nil {
-			return fmt.Errorf("build scheme: %w", err)
-		}
-	}
-	mapper := meta.NewDefaultRESTMapper(nil) // the default mapper queries the API server, which may be down
-	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
-	mapper.Add(corev1.SchemeGroupVersion.WithKind("Service"), meta.RESTScopeNamespace)
-	mapper.Add(discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"), meta.RESTScopeNamespace)
-	mapper.Add(discoveryv1.SchemeGroupVersion.WithKind("EndpointSliceList"), meta.RESTScopeNamespace) // needed if Namespaces are set
-	objects, err := cache.New(config, cache.Options{Scheme: scheme, Mapper: mapper, ByObject: cacheOptions(l.options.Proxies)})
+	objects, err := cluster.NewReader(ctx, config, l.options.Proxies)
 	if err != nil {
-		return fmt.Errorf("create cache: %w", err)
-	}
-	for object := range cacheOptions(l.options.Proxies) {
-		if _, err := objects.GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
-			return fmt.Errorf("watch objects: %w", err)
-		}
+		return err
 	}
 	if _, err := l.reconciler.list(ctx); err != nil && !errors.Is(err, errNotListed) {
 		return fmt.Errorf("watch ServiceDemands: %w", err)
@@ -180,7 +118,7 @@ func (l *leader) lead(ctx context.Context, config *rest.Config) error {
 	ended := make(chan error, 2)
 	go func() { ended <- objects.Start(ctx) }()
 	go func() { ended <- l.reconciler.objects.Start(ctx) }()
-	if objects.WaitForCacheSync(ctx) {
+	if objects.WaitForSync(ctx) {
 		l.objects = objects
 		l.measure(ctx)
 	}
@@ -219,16 +157,16 @@ func (l *leader) report(ctx context.Context, err error) {
 
 // round pulls from all proxies once, and returns the interval to the next round.
 func (l *leader) round(ctx context.Context) (interval time.Duration, err error) {
-	nodes, err := l.nodes(ctx, time.Now())
-	interval = l.interval(len(nodes.withProxy))
+	nodes, err := l.objects.Nodes(ctx, time.Now())
+	interval = l.interval(len(nodes.WithProxy))
 	if err != nil {
 		return interval, err
 	}
-	pullErrs, err := l.pull(ctx, nodes.targets, interval)
+	pullErrs, err := l.pull(ctx, nodes.Targets, interval)
 	if err != nil {
 		return interval, err
 	}
-	services, err := l.services(ctx)
+	services, err := l.objects.Services(ctx)
 	if err != nil || ctx.Err() != nil {
 		return interval, err
 	}
@@ -260,7 +198,7 @@ func (l *leader) pull(ctx context.Context, targets []pull.Target, interval time.
 
 // finishRound aggregates the reports, and starts to publish the result.
 func (l *leader) finishRound(
-	ctx context.Context, now time.Time, interval time.Duration, nodes nodes, services map[string]*corev1.Service,
+	ctx context.Context, now time.Time, interval time.Duration, nodes cluster.Nodes, services map[string]*corev1.Service,
 ) (Round, error) {
 	objects, canPublish := l.reconciler.read(ctx)
 	seen := &state{services, l.options.publishesDemand, objects}
@@ -269,16 +207,17 @@ func (l *leader) finishRound(
 			l.aggregator.Track(name)
 		}
 	}
-	round := l.aggregator.Aggregate(now, nodes.withProxy, seen.lookupService())
+	round := l.aggregator.Aggregate(now, nodes.WithProxy, seen.lookupService())
 	if !canPublish {
 		return round, nil
 	}
-	return round, l.reconciler.publish(ctx, now, interval, len(nodes.targets), seen, round)
+	return round, l.reconciler.publish(ctx, now, interval, len(nodes.Targets), seen, round)
 }
 
-// reportProblems updates metrics and writes Events about load bounds that do not hold, and proxies that never responded.
+// reportProblems updates metrics, and writes Events about load bounds that do not hold and proxies that never
+// responded.
 func (l *leader) reportProblems(
-	ctx context.Context, now time.Time, round Round, nodes nodes, services map[string]*corev1.Service, pullErrs pull.Errors,
+	ctx context.Context, now time.Time, round Round, nodes cluster.Nodes, services map[string]*corev1.Service, pullErrs pull.Errors,
 ) error {
 	maps.DeleteFunc(round.Services, func(name string, _ Report) bool { return !l.options.isComparable(services[name]) })
 	demands := map[string]overload.Demand{}
@@ -288,7 +227,7 @@ func (l *leader) reportProblems(
 			demands[name] = overload.Demand{Service: services[name], Topology: l.options.topologyOf(services[name]), Shares: report.Shares}
 		}
 	}
-	overloads, err := l.overloads.Check(ctx, now, demands, nodes.labels)
+	overloads, err := l.overloads.Check(ctx, now, demands, nodes.Labels)
 	var problems []problem
 	for _, name := range slices.Sorted(maps.Keys(overloads)) {
 		report := round.Services[name]
@@ -303,70 +242,4 @@ func (l *leader) reportProblems(
 		problems = append(problems, unreportedProblem(node, pullErrs[node]))
 	}
 	return errors.Join(err, l.events.write(ctx, now, problems))
-}
-
-// nodes are the nodes of the cluster: those with a proxy, the proxies, and the labels of all by name.
-type nodes struct {
-	withProxy []Node
-	targets   []pull.Target
-	labels    map[string]map[string]string
-}
-
-// nodes returns the nodes. Only proxies on Linux count connections. A node whose proxy has disappeared counts for
-// reportTTL: in a rollout another proxy follows.
-func (l *leader) nodes(ctx context.Context, now time.Time) (nodes, error) {
-	list := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"}}
-	if err := l.objects.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-		return nodes{}, fmt.Errorf("list the metadata of Nodes: %w", err)
-	}
-	var proxies discoveryv1.EndpointSliceList
-	if err := l.objects.List(ctx, &proxies, client.UnsafeDisableDeepCopy); err != nil {
-		return nodes{}, fmt.Errorf("list the EndpointSlices of %s: %w", l.options.Proxies, err)
-	}
-	result := nodes{labels: make(map[string]map[string]string, len(list.Items))}
-	for i := range list.Items {
-		result.labels[list.Items[i].Name] = list.Items[i].Labels
-	}
-	addrs, isReady := map[string]netip.Addr{}, map[string]bool{}
-	for i := range proxies.Items {
-		for _, endpoint := range proxies.Items[i].Endpoints {
-			name := ptr.Deref(endpoint.NodeName, "")
-			labels, exists := result.labels[name]
-			if !exists || !policy.IsLinux(labels) || len(endpoint.Addresses) == 0 {
-				continue
-			}
-			addr, err := netip.ParseAddr(endpoint.Addresses[0])
-			lowest, has := addrs[name]
-			if err == nil && (!has || addr.Less(lowest)) {
-				addrs[name] = addr
-			}
-			isReady[name] = isReady[name] || ptr.Deref(endpoint.Conditions.Ready, true)
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(addrs)) {
-		result.targets = append(result.targets, pull.Target{Node: name, Addr: addrs[name]})
-		l.lastProxy[name] = now
-	}
-	maps.DeleteFunc(l.lastProxy, func(name string, at time.Time) bool {
-		_, exists := result.labels[name]
-		return !exists || now.Sub(at) >= reportTTL
-	})
-	for name := range l.lastProxy {
-		labels := result.labels[name]
-		weight, _ := policy.DemandOf(labels)
-		result.withProxy = append(result.withProxy, Node{name, labels[string(policy.Zone)], float64(weight), isReady[name]})
-	}
-	return result, nil
-}
-
-func (l *leader) services(ctx context.Context) (map[string]*corev1.Service, error) {
-	var list corev1.ServiceList
-	if err := l.objects.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list Services: %w", err)
-	}
-	services := make(map[string]*corev1.Service, len(list.Items))
-	for i := range list.Items {
-		services[list.Items[i].Namespace+"/"+list.Items[i].Name] = &list.Items[i]
-	}
-	return services, nil
 }

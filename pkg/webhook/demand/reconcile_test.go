@@ -159,8 +159,8 @@ func TestTooManyZonesStillRenewsLease(t *testing.T) {
 	}
 }
 
-// TestLeaseListsTheBacklog checks that the Lease lists what waits in the same round as the metric, until nothing waits, and
-// keeps other annotations.
+// TestLeaseListsTheBacklog checks that the Lease lists what waits in the same round as the metric, until nothing waits,
+// and keeps other annotations.
 func TestLeaseListsTheBacklog(t *testing.T) {
 	leases, observer := &fakeLeases{}, &recordingObserver{}
 	leases.last.Annotations = map[string]string{"example.com/kept": "yes"}

@@ -8,10 +8,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vicinity-proxy/vicinity/pkg/demandapi"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand/cluster"
 )
 
-// TestSamplesHaveOpenConnectionsAndPairs also covers a node that has only open connections, one that does not respond in
-// the second interval, and numbers that no node can have.
+// TestSamplesHaveOpenConnectionsAndPairs also covers a node that has only open connections, and numbers that no node
+// can have. A node that does not respond in a shorter interval keeps its rate.
 func TestSamplesHaveOpenConnectionsAndPairs(t *testing.T) {
 	var f Aggregator
 	page := func(opened, open uint64) demandapi.Page {
@@ -25,7 +26,10 @@ func TestSamplesHaveOpenConnectionsAndPairs(t *testing.T) {
 	f.AddReport("a-1", midnight, page(60, 0))
 	f.AddReport("b-0", midnight, page(0, 7))
 	f.AddReport("c-0", midnight, page(1, math.MaxUint64))
-	nodes := []Node{{"a-0", "a", 1, true}, {"a-1", "a", 1, true}, {"b-0", "b", 1, true}, {"c-0", "c", 1, true}}
+	var nodes []cluster.Node
+	for _, name := range []string{"a-0", "a-1", "b-0", "c-0"} {
+		nodes = append(nodes, cluster.Node{Name: name, Zone: name[:1], Weight: 1, HasReadyProxy: true})
+	}
 	exists := func(name string) (Service, bool) { return Service{}, name == "shop/web" }
 	f.Aggregate(midnight, nodes, exists)
 	for interval, want := range map[time.Duration]Sample{
@@ -38,8 +42,8 @@ func TestSamplesHaveOpenConnectionsAndPairs(t *testing.T) {
 			Pairs: 15*14 + 30*29,
 		},
 	} {
-		c := f.buildCluster(midnight, nodes, &Round{})
-		got := c.sample(interval, f.sum(interval, c, exists)["shop/web"])
+		z := f.groupByZone(midnight, nodes, &Round{})
+		got := z.sample(interval, f.sum(interval, z, exists)["shop/web"])
 		got.Pairs = math.Round(got.Pairs*1e6) / 1e6 // rates have 24 bits
 		for zone := range got.Zones {
 			got.Zones[zone] = math.Round(got.Zones[zone]*1e6) / 1e6
@@ -48,7 +52,7 @@ func TestSamplesHaveOpenConnectionsAndPairs(t *testing.T) {
 			t.Errorf("sample of %s (-want +got):\n%s", interval, diff)
 		}
 	}
-	if got := (&cluster{}).sample(time.Minute, nil); len(got.Zones)+len(got.Open) > 0 || got.Pairs != 0 {
+	if got := (&zonedNodes{}).sample(time.Minute, nil); len(got.Zones)+len(got.Open) > 0 || got.Pairs != 0 {
 		t.Errorf("sample without connections: %+v", got)
 	}
 }

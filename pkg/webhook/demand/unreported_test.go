@@ -13,9 +13,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand"
 )
 
-// TestUnreportedIngressIsNoWorseThanAssumedDemand checks clients on two nodes in different zones, where the proxy of one
-// never responds: no endpoint gets more than with assumed demand. With the counted demand alone, the busiest would get up to
-// 22 times the mean.
+// TestUnreportedIngressIsNoWorseThanAssumedDemand checks clients on two nodes in different zones. The proxy of one
+// never responds: no endpoint gets more than with assumed demand. With the counted demand alone, the busiest would get
+// up to 22 times the mean.
 func TestUnreportedIngressIsNoWorseThanAssumedDemand(t *testing.T) {
 	for _, endpoints := range [][]int{{4, 4, 3}, {6, 1, 1}, {40, 1, 1, 1}} {
 		for reported := range endpoints {
@@ -50,9 +50,9 @@ func TestUnreportedIngressIsNoWorseThanAssumedDemand(t *testing.T) {
 	}
 }
 
-// busiest returns the load of the busiest endpoint as a multiple of the mean, if the bound is planned for some shares of
-// the zones a, b and so on, and the clients have others. nil means the assumed demand of zones of equal size. endpoints
-// are the numbers of endpoints by zone.
+// busiest returns the load of the busiest endpoint as a multiple of the mean, if the bound is planned for some shares
+// of the zones a, b and so on, and the clients have others. nil means the assumed demand of zones of equal size.
+// endpoints are the numbers of endpoints by zone.
 func busiest(endpoints []int, planned, actual map[string]float64) float64 {
 	keys := []policy.Key{policy.Zone, policy.AnyNode}
 	classes := balance.NewNodeClasses(keys, "")

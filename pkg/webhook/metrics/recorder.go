@@ -21,8 +21,8 @@ type Recorder struct {
 	measured    map[[2]string]Demand // the Services with series
 }
 
-// Demand is the demand on a Service. Overload is the load of the busiest endpoint relative to the load bound; 0 if it is
-// unknown.
+// Demand is the demand on a Service. Overload is the load of the busiest endpoint relative to the load bound; 0 if it
+// is unknown.
 type Demand struct{ Overload, ConnectionsPerMinute float64 }
 
 // New returns a recorder, and registers its metrics. It fails if one of them is registered already. The configuration
@@ -131,8 +131,8 @@ func (r *Recorder) SliceWritten(operation string) {
 	r.count(objectsWritten, topologySlicesWritten, operation)
 }
 
-// Measured records the demand on Services by namespace and name, the number of nodes that reported it, and of those that
-// never did, and the number of change-points. It deletes the series of all other Services.
+// Measured records the demand on Services by namespace and name, the number of nodes that reported it, of those that
+// never did, and of change-points. It deletes the series of all other Services.
 func (r *Recorder) Measured(reporting, nodes, unreported, changePoints int, services map[[2]string]Demand) {
 	r.demandMutex.Lock()
 	defer r.demandMutex.Unlock()

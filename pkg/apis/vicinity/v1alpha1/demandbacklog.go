@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// DemandBacklogAnnotation is an annotation of the Lease DemandLeaseName: a DemandBacklog as JSON. It is missing while no
-// ServiceDemand waits. MaxDemandBacklog bounds it, in bytes: every proxy reads the Lease up to four times a minute.
+// DemandBacklogAnnotation is an annotation of the Lease DemandLeaseName: a DemandBacklog as JSON. It is missing while
+// no ServiceDemand waits. MaxDemandBacklog bounds it, in bytes: every proxy reads the Lease up to four times a minute.
 const (
 	DemandBacklogAnnotation = "vicinity.dev/demand-backlog"
 	MaxDemandBacklog        = 2048
@@ -43,8 +43,8 @@ func (b DemandBacklog) String() string {
 	return string(text)
 }
 
-// ParseDemandBacklog parses the annotation; an empty text means that nothing waits. It is an error if the text is larger
-// than MaxDemandBacklog, or is not what String writes.
+// ParseDemandBacklog parses the annotation; an empty text means that nothing waits. It is an error if the text is
+// larger than MaxDemandBacklog, or is not what String writes.
 func ParseDemandBacklog(text string) (b DemandBacklog, err error) {
 	if len(text) > MaxDemandBacklog {
 		return DemandBacklog{}, fmt.Errorf("annotation %s: %d bytes, at most %d allowed", DemandBacklogAnnotation, len(text), MaxDemandBacklog)

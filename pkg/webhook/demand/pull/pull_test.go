@@ -16,6 +16,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/demandapi"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand/cluster"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand/pull"
 )
 
@@ -131,11 +132,11 @@ func TestPullAndAggregate(t *testing.T) {
 		}
 		_, _ = w.Write(page.Text())
 	})
-	var nodes []demand.Node
+	var nodes []cluster.Node
 	var targets []pull.Target
 	for number := range count {
 		name, zone := fmt.Sprint("node-", number), number%4
-		nodes = append(nodes, demand.Node{Name: name, Zone: fmt.Sprint("zone-", zone), Weight: 1})
+		nodes = append(nodes, cluster.Node{Name: name, Zone: fmt.Sprint("zone-", zone), Weight: 1})
 		addr := netip.AddrFrom4([4]byte{127, byte(zone), byte(number >> 8), byte(number)})
 		targets = append(targets, pull.Target{Node: name, Addr: addr})
 	}

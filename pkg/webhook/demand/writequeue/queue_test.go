@@ -32,7 +32,9 @@ func changesFor(namespace string, services int, skew float64) []Change {
 
 // planHour plans an hour of rounds in which all changes are always pending, and returns how often each was written, and
 // the backlog at the end.
-func planHour(interval time.Duration, proxies int, changes []Change) (written map[string]int, bytes int, times []time.Time, last v1alpha1.DemandBacklog) {
+func planHour(interval time.Duration, proxies int, changes []Change) (
+	written map[string]int, bytes int, times []time.Time, last v1alpha1.DemandBacklog,
+) {
 	var p Queue
 	written = map[string]int{}
 	for now := midnight; now.Before(midnight.Add(time.Hour)); now = now.Add(interval) {

@@ -1,4 +1,4 @@
-package demand
+package cluster
 
 import (
 	"context"
@@ -53,19 +53,19 @@ func TestNodesHaveProxies(t *testing.T) {
 	proxy("two-proxies", "10.0.0.5", new(false))
 	proxy("two-proxies", "10.0.0.4", new(true))
 	proxy("no-node", "10.0.0.6", nil)
-	l := &leader{objects: reader, lastProxy: map[string]time.Time{}}
+	r := &Reader{objects: reader, lastProxy: map[string]time.Time{}}
 	nodesAfter := func(after time.Duration) string {
 		t.Helper()
-		all, err := l.nodes(t.Context(), midnight.Add(after))
+		all, err := r.Nodes(t.Context(), time.Unix(1e9, 0).Add(after))
 		must.Succeed(t, err)
-		if len(all.labels) != len(reader.nodes) {
-			t.Errorf("labels of %d nodes, want %d", len(all.labels), len(reader.nodes))
+		if len(all.Labels) != len(reader.nodes) {
+			t.Errorf("labels of %d nodes, want %d", len(all.Labels), len(reader.nodes))
 		}
 		byName := map[string]Node{}
-		for _, node := range all.withProxy {
+		for _, node := range all.WithProxy {
 			byName[node.Name] = node
 		}
-		return fmt.Sprint(byName, all.targets)
+		return fmt.Sprint(byName, all.Targets)
 	}
 	others := " two-proxies:{two-proxies  1 true} unready:{unready b 1 false} with-proxy:{with-proxy a 3 true}] " +
 		"[%s{two-proxies 10.0.0.4} {unready 10.0.0.2} {with-proxy 10.0.0.1}]"

@@ -56,6 +56,17 @@ type count struct {
 	perSec, open float32
 }
 
+// open returns the node's open connections by Service.
+func (r nodeReport) open() map[string]uint64 {
+	open := map[string]uint64{}
+	for _, n := range r.counts {
+		if n.open > 0 {
+			open[n.service.Value()] = uint64(n.open)
+		}
+	}
+	return open
+}
+
 type serviceState struct {
 	estimator Estimator
 	report    Report
@@ -88,7 +99,8 @@ type Round struct {
 	ChangePoints int
 }
 
-// AddReport records a node's report. A page that only issues a cursor has no counts: then the last ones remain.
+// AddReport records a node's report. A page that only issues a cursor has no counts: then the last ones remain, as do
+// those of open connections if the page does not have them.
 func (f *Aggregator) AddReport(node string, at time.Time, page demandapi.Page) {
 	if f.nodes == nil {
 		f.nodes = map[string]nodeReport{}
@@ -96,14 +108,18 @@ func (f *Aggregator) AddReport(node string, at time.Time, page demandapi.Page) {
 	f.isSilent = false
 	report := nodeReport{receivedAt: at, counts: f.nodes[node].counts}
 	if page.Duration > 0 {
+		open := page.Open
+		if open == nil {
+			open = f.nodes[node].open()
+		}
 		report.counts = make([]count, 0, len(page.Counts))
 		for service, opened := range page.Counts {
 			report.counts = append(report.counts, count{
 				service: unique.Make(service), perSec: float32(min(float64(opened)/page.Duration.Seconds(), maxRate)),
-				open: float32(min(float64(page.Open[service]), maxOpen)),
+				open: float32(min(float64(open[service]), maxOpen)),
 			})
 		}
-		for service, open := range page.Open {
+		for service, open := range open {
 			if _, isCounted := page.Counts[service]; !isCounted {
 				report.counts = append(report.counts, count{service: unique.Make(service), open: float32(min(float64(open), maxOpen))})
 			}

@@ -31,6 +31,9 @@ func TestSamplesHaveOpenConnectionsAndPairs(t *testing.T) {
 		nodes = append(nodes, cluster.Node{Name: name, Zone: name[:1], Weight: 1, HasReadyProxy: true})
 	}
 	exists := func(name string) (Service, bool) { return Service{}, name == "shop/web" }
+	unknown := page(30, 0)
+	unknown.Open = nil
+	f.AddReport("a-0", midnight, unknown) // the last open connections remain
 	f.Aggregate(midnight, nodes, exists)
 	for interval, want := range map[time.Duration]Sample{
 		30 * time.Second: {

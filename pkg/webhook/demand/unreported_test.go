@@ -70,7 +70,7 @@ func busiest(endpoints []int, planned, actual map[string]float64) float64 {
 		for zone, share := range shares {
 			zones[zone] = uint32(share * 1e6)
 		}
-		d, hasDemand := classes.Measured(zones)
+		d, hasDemand := classes.Measured(&model.Demand{Zones: zones})
 		if !hasDemand {
 			panic(fmt.Sprint("no demand: ", shares))
 		}

@@ -100,7 +100,7 @@ func (d Demand) check(labels map[string]map[string]string, endpoints []model.Por
 	for zone, share := range d.Shares {
 		zones[zone] = uint32(share * v1alpha1.PPM)
 	}
-	measured, hasDemand := classes.Measured(zones)
+	measured, hasDemand := classes.Measured(&model.Demand{Zones: zones})
 	if !hasDemand || len(endpoints) == 0 {
 		return Result{}
 	}

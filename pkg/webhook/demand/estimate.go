@@ -41,6 +41,9 @@ const (
 	minZoneSum = 1e-6
 )
 
+// without switches off one part of the estimator. Only the benchmark of its parts sets it.
+var without string
+
 // shortHalfLives are the half-lives of the fast averages, which detect changes. The last sample alone is tested before
 // them.
 var shortHalfLives = []time.Duration{2 * time.Minute, 8 * time.Minute}
@@ -171,7 +174,7 @@ func (e *Estimator) hasFullWindow() bool { return e.recent.seconds*math.Ln2 >= m
 // prior returns the distribution of the pseudo-counts. After a leader change it is the published demand: with the
 // assumed demand the first few samples would revert an estimate that is still valid.
 func (e *Estimator) prior(assumed map[string]float64) map[string]float64 {
-	if e.published != nil && e.inheritedPrior != nil && !e.hasFullWindow() {
+	if e.published != nil && e.inheritedPrior != nil && !e.hasFullWindow() && without != "inherited prior" {
 		return e.inheritedPrior
 	}
 	return assumed
@@ -181,6 +184,9 @@ func (e *Estimator) prior(assumed map[string]float64) map[string]float64 {
 func (e *Estimator) rate() float64 { return e.fast[len(e.fast)-1].rate() }
 
 func (e *Estimator) band() float64 {
+	if without == "fine band" {
+		return coarseBand
+	}
 	if e.Coarse {
 		return coarseBand
 	}
@@ -196,12 +202,13 @@ func (e *Estimator) addToAverages(s Sample) bool {
 	e.slow.update(s, halfLife(e.rate(), max(len(s.Zones), len(e.slow.zones))))
 	var last ewma
 	last.update(s, minHalfLife)
+	averageNames := []string{"last sample", "2 min average", "8 min average"}
 	for i, newer := range []*ewma{&last, &e.fast[0], &e.fast[1]} {
-		if !hasChanged(newer, &e.slow) {
+		if without == averageNames[i] || !hasChanged(newer, &e.slow) {
 			continue
 		}
 		fast := newer.clone()
-		if e.changes = min(e.changes+1, maxChangeCount); e.changes > maxFastChanges {
+		if e.changes = min(e.changes+1, maxChangeCount); e.changes > maxFastChanges && without != "half changes" {
 			fast.blend(&e.slow)
 		}
 		// Slower averages still contain samples from before the change, and would detect a change back.
@@ -246,7 +253,7 @@ func hasChanged(newer, older *ewma) bool {
 // shares returns the shares of the slow average, with pseudo-counts of the expected demand.
 func (e *Estimator) shares(expected map[string]float64) map[string]float64 {
 	samples, weight := e.slow.effectiveSamples(), float64(priorWeight)
-	if len(expected) == 0 {
+	if len(expected) == 0 || without == "pseudo-counts" {
 		weight = 0
 	}
 	shares := map[string]float64{}
@@ -256,17 +263,28 @@ func (e *Estimator) shares(expected map[string]float64) map[string]float64 {
 	for zone := range zonesOf(e.slow.zones, expected) {
 		shares[zone] = (e.slow.share(zone)*samples + expected[zone]*weight) / (samples + weight)
 	}
+	if without == "shrinkage" {
+		return shares
+	}
 	return shrinkToPrior(shares, expected, samples+weight)
 }
 
 // adjustForZones corrects a threshold for multiple comparisons: the largest deviation among many zones exceeds the
 // result by chance as rarely as that among baseZones zones exceeds sigmas.
 func adjustForZones(sigmas float64, zones int) float64 {
+	if without == "many comparisons" {
+		return sigmas
+	}
 	return math.Sqrt(sigmas*sigmas + 2*math.Log(max(1, float64(zones)/baseZones)))
 }
 
 // minDelta is the difference of shares that is ignored: floor or, with more than ten zones, 2 % of the mean share.
-func minDelta(zones int) float64 { return min(minShareDelta, relativeBand/max(1, float64(zones))) }
+func minDelta(zones int) float64 {
+	if without == "least difference" {
+		return 0
+	}
+	return min(minShareDelta, relativeBand/max(1, float64(zones)))
+}
 
 // shrinkToPrior moves shares toward the expected ones, to the extent that chance explains the difference. With hundreds
 // of zones there is always one with far too few counted connections; the load bound would not hold for those that its

@@ -272,8 +272,7 @@ func (f *Aggregator) updateEstimates(
 
 // decide adds the connections to a Service in one interval to its estimate. A nil zoneRates means that there were none.
 func (s *serviceState) decide(took time.Duration, c *cluster, zoneRates []float64, service Service, assumed map[string]float64) Report {
-	s.estimator.Coarse = len(c.nodes) > manyNodes
-	s.estimator.SetPublished(service.Published)
+	s.estimator.SetPublished(service.Published, nil, 0)
 	return reportOf(s.estimator.Add(s.sampleOf(took, c, zoneRates, assumed), assumed), assumed)
 }
 

@@ -7,7 +7,8 @@
 // round reads the published state from the objects, so a new leader continues from it, and the next round decides a
 // failed write again.
 //
-// To change how reports are added up, start in aggregator.go; for the statistics, in estimate.go. Pulls are in
-// publisher.go and pull.go, Events in events.go. settings.go decides for which Services demand is published, changes.go
-// and object.go what is written, plan.go within which budget, and reconcile.go writes it.
+// README.md explains the estimator, and has measurements of what each part of it is for. To change how reports are added
+// up, start in aggregator.go; for the statistics, in estimate.go and window.go. Pulls are in publisher.go and pull.go,
+// Events in events.go. settings.go decides for which Services demand is published, changes.go and object.go what is
+// written, plan.go within which budget, and reconcile.go writes it.
 package demand

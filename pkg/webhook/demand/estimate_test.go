@@ -17,7 +17,7 @@ func TestConstantDemand(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, %g per second", shape, rate), func(t *testing.T) {
 				highest, early, late := 0.0, 0, 0.0
 				for seed := range uint64(9) {
-					w, demand := newSimulation(seed, endpoints, endpoints), skewedTo(endpoints, "b")
+					w, demand := newSimulation(seed, endpoints, endpoints), concentrated(endpoints, "b", 0.8)
 					for w.now < 6*time.Hour {
 						w.step(rate, demand)
 						if w.now > 10*time.Minute && rate > 2 || w.now > time.Hour {
@@ -72,7 +72,7 @@ func TestManyZonesPublishRarely(t *testing.T) {
 			most map[float64]float64 // by rate: the maximum load of the busiest endpoint
 		}{
 			{"as assumed", assumed, map[float64]float64{500: 1.21, 20: 1.21, 1: 1.21}},
-			{"one zone 80 %", skewedTo(assumed, "z004"), map[float64]float64{500: 1.25, 20: 1.25, 1: 1.30}},
+			{"one zone 80 %", concentrated(assumed, "z004", 0.8), map[float64]float64{500: 1.25, 20: 1.25, 1: 1.30}},
 			{"ten zones two thirds", tenZones(assumed), map[float64]float64{500: 1.25, 20: 1.45, 1: 1.65}},
 		} {
 			for rate, limit := range c.most {
@@ -104,11 +104,11 @@ func TestChangePointIsDetected(t *testing.T) {
 				for seed := range uint64(9) {
 					w := newSimulation(seed, endpoints, endpoints)
 					for w.now < time.Hour {
-						w.step(rate, skewedTo(endpoints, "b"))
+						w.step(rate, concentrated(endpoints, "b", 0.8))
 					}
-					jumped := skewedTo(endpoints, "c")
+					jumped := concentrated(endpoints, "c", 0.8)
 					// They move in the middle of an interval.
-					changed := w.step(rate, blendShares(skewedTo(endpoints, "b"), jumped, 0.5)).ChangePoint
+					changed := w.step(rate, blendShares(concentrated(endpoints, "b", 0.8), jumped, 0.5)).ChangePoint
 					for range intervals - 1 {
 						changed = w.step(rate, jumped).ChangePoint || changed
 					}
@@ -121,6 +121,35 @@ func TestChangePointIsDetected(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestClientsThatMoveOften checks clients that move to and fro each five minutes, in the middle of an interval. That is
+// no oscillation: they do not follow the plan.
+func TestClientsThatMoveOften(t *testing.T) {
+	for _, rate := range []float64{20, 500} {
+		for _, s := range exampleShapes {
+			w, above := newSimulation(1, s.endpoints, s.nodes), 0
+			places := []map[string]float64{concentrated(s.nodes, s.from, 1), concentrated(s.nodes, s.to, 1)}
+			for w.now < 6*time.Hour {
+				number := int(w.now / interval)
+				demand := places[number/10%2]
+				if number%10 == 0 {
+					demand = blendShares(demand, places[(number/10+1)%2], 0.5)
+				}
+				d := w.step(rate, demand)
+				if d.Oscillates {
+					t.Fatalf("%s, %g per second: oscillation at %v", s.name, rate, w.now)
+				}
+				if w.now > 3*time.Hour && w.maxLoad(places[number/10%2]) > 1.25 {
+					above++
+				}
+			}
+			// After the first interval only half of the move is known.
+			if above > 36 {
+				t.Errorf("%s, %g per second: above 1.25 after %d of 360 intervals, want 36", s.name, rate, above)
+			}
+		}
 	}
 }
 
@@ -191,7 +220,7 @@ func TestFewConnectionsAreNotPublished(t *testing.T) {
 func TestBelowThresholdDeletesDemand(t *testing.T) {
 	w := newSimulation(1, threeZones(), threeZones())
 	for w.now < time.Hour {
-		w.step(1, skewedTo(threeZones(), "b"))
+		w.step(1, concentrated(threeZones(), "b", 0.8))
 	}
 	if w.reasons[demand.First] != 1 {
 		t.Fatalf("reasons %v, want First once", w.reasons)
@@ -209,10 +238,10 @@ func TestBelowThresholdDeletesDemand(t *testing.T) {
 
 func TestNewLeaderKeepsPublishedDemand(t *testing.T) {
 	w := newSimulation(1, threeZones(), threeZones())
-	w.estimator.SetPublished(skewedTo(threeZones(), "b"))
-	w.published = skewedTo(threeZones(), "b")
+	w.estimator.SetPublished(concentrated(threeZones(), "b", 0.8), nil, 0)
+	w.published = concentrated(threeZones(), "b", 0.8)
 	for w.now < 40*time.Minute {
-		w.step(500, skewedTo(threeZones(), "b"))
+		w.step(500, concentrated(threeZones(), "b", 0.8))
 	}
 	if w.reasons[demand.BelowThreshold] != 0 || w.reasons[demand.First] != 0 || len(w.publishedAt) > 2 {
 		t.Errorf("published at %v, reasons %v; want the published shares to stay", w.publishedAt, w.reasons)
@@ -246,7 +275,7 @@ func TestNewLeaderWithFewConnectionsPublishesNothing(t *testing.T) {
 	for _, rate := range []float64{0, 0.05, 0.2, 1, 2, 20} {
 		for seed := range uint64(20) {
 			w := newSimulation(seed, assumed, assumed)
-			w.estimator.SetPublished(published)
+			w.estimator.SetPublished(published, nil, 0)
 			w.published = published
 			for w.now < 10*time.Minute {
 				w.step(rate, published)
@@ -255,6 +284,57 @@ func TestNewLeaderWithFewConnectionsPublishesNothing(t *testing.T) {
 				t.Errorf("%v connections/s, seed %d: published at %v a share of %.2f for zone a, although the published one is still right",
 					rate, seed, w.publishedAt, w.published["a"])
 			}
+		}
+	}
+}
+
+// TestEffectiveNodes checks how concentrated the nodes are that connect, whatever the zones.
+func TestEffectiveNodes(t *testing.T) {
+	for _, c := range []struct {
+		perZone  int // nodes that connect, in each of two zones
+		rate     float64
+		min, max int32
+	}{{1, 0.5, 2, 2}, {1, 20, 2, 2}, {1, 500, 2, 2}, {3, 20, 4, 4}, {500, 20, 512, 1024}, {500, 500, 512, 1024}, {500, 0.5, 0, 0}} {
+		changes := 0
+		for seed := range uint64(5) {
+			w := newSimulation(seed, proportions(1, 1), proportions(1, 1))
+			w.nodes = c.perZone
+			last := int32(-1)
+			for w.now < 2*time.Hour {
+				d := w.step(c.rate, proportions(1, 1))
+				if w.now > 10*time.Minute {
+					if d.EffectiveNodes < c.min || d.EffectiveNodes > c.max {
+						t.Fatalf("2 x %d nodes, %g per second, at %v: %d, want %d to %d", c.perZone, c.rate, w.now, d.EffectiveNodes, c.min, c.max)
+					}
+					if d.EffectiveNodes != last {
+						changes++
+					}
+					last = d.EffectiveNodes
+				}
+			}
+		}
+		if changes > 7 { // the first value of each of five
+			t.Errorf("2 x %d nodes, %g per second: %d different values in succession", c.perZone, c.rate, changes)
+		}
+	}
+}
+
+// TestEffectiveNodesFollowClients checks that the number changes with the clients. On the way to a larger number it may
+// stay at half of it.
+func TestEffectiveNodesFollowClients(t *testing.T) {
+	w := newSimulation(1, proportions(1, 1), proportions(1, 1))
+	for _, c := range []struct {
+		perZone  int
+		rate     float64
+		min, max int32
+	}{{1, 20, 2, 2}, {16, 20, 16, 32}, {1, 20, 2, 2}, {1, 1, 2, 2}, {500, 1, 64, 1024}} {
+		w.nodes = c.perZone
+		var got int32
+		for range 360 {
+			got = w.step(c.rate, proportions(1, 1)).EffectiveNodes
+		}
+		if got < c.min || got > c.max {
+			t.Errorf("2 x %d nodes, %g per second: %d, want %d to %d", c.perZone, c.rate, got, c.min, c.max)
 		}
 	}
 }

@@ -15,8 +15,7 @@ import (
 
 // parts are the parts of the estimator that a benchmark switches off alone.
 var parts = []string{
-	"half changes", "last sample", "2 min average", "8 min average", "many comparisons", "shrinkage", "least difference",
-	"inherited prior", "fine band", "pseudo-counts",
+	"change-points", "shrinkage", "many comparisons", "noise band", "relative band", "least number", "inherited window", "oscillation",
 }
 
 // shape is a cluster: each zone's share of the nodes and of the endpoints. In its example most clients are in the zone
@@ -58,7 +57,7 @@ type result struct {
 // in the middle of an interval.
 func (s shape) runExample(seed uint64, rate float64) result {
 	var r result
-	for _, demand := range []map[string]float64{s.nodes, skewedTo(s.nodes, s.from)} {
+	for _, demand := range []map[string]float64{s.nodes, concentrated(s.nodes, s.from, 0.8)} {
 		w := newSimulation(seed, s.endpoints, s.nodes)
 		for w.now < 3*time.Hour {
 			w.step(rate, demand)
@@ -67,7 +66,7 @@ func (s shape) runExample(seed uint64, rate float64) result {
 			}
 		}
 		r.publications = max(r.publications, float64(w.publishedSince(time.Hour))/2)
-		r.seconds = w.secondsToFollow(rate, demand, skewedTo(s.nodes, s.to))
+		r.seconds = w.secondsToFollow(rate, demand, concentrated(s.nodes, s.to, 0.8))
 	}
 	return r
 }
@@ -96,6 +95,88 @@ func typical(results []result) result {
 	return sum
 }
 
+// followRates are the rates of connections for which it is measured how soon a change is followed.
+var followRates = []float64{0.2, 1, 2, 5, 10, 20, 100, 500}
+
+// TestExamples checks one seed of each row that BenchmarkParts prints. In 40-1-1-1 all of the small zones are at their
+// limit, so a change is followed when the smallest share is accurate to 4 %.
+func TestExamples(t *testing.T) {
+	for _, s := range exampleShapes {
+		for rate, limit := range map[float64]result{500: {1.25, 1, 45}, 20: {1.30, 1, 165}, 2: {1.40, 1, 900}} {
+			if s.name == "40-1-1-1" {
+				limit.seconds *= 15
+			}
+			got := s.runExample(2, rate)
+			t.Logf("%s, %g per second: %+v", s.name, rate, got)
+			if got.busiest > limit.busiest || got.publications > limit.publications || got.seconds > limit.seconds {
+				t.Errorf("%s, %g per second: %+v, want at most %+v", s.name, rate, got, limit)
+			}
+		}
+	}
+}
+
+// TestAllClientsMove checks clients that are all in one zone and move to another: from five connections a second on, the
+// first complete interval suffices.
+func TestAllClientsMove(t *testing.T) {
+	for _, s := range exampleShapes {
+		for _, rate := range followRates {
+			if rate >= 5 {
+				got := s.secondsToFollow(1, rate, 1)
+				if got != 45 {
+					t.Errorf("%s, %g per second: followed after %g s, want 45 s", s.name, rate, got)
+				}
+			}
+		}
+	}
+}
+
+// secondsToFollow returns how long the highest load is above 1.25 after a fraction of all clients moves from one zone to
+// another.
+func (s shape) secondsToFollow(seed uint64, rate, fraction float64) float64 {
+	w := newSimulation(seed, s.endpoints, s.nodes)
+	for w.now < 3*time.Hour {
+		w.step(rate, concentrated(s.nodes, s.from, fraction))
+	}
+	return w.secondsToFollow(rate, concentrated(s.nodes, s.from, fraction), concentrated(s.nodes, s.to, fraction))
+}
+
+// concentrated returns demand of which a fraction is in one zone; the others share the rest in proportion to their nodes.
+func concentrated(nodes map[string]float64, zone string, fraction float64) map[string]float64 {
+	byZone := map[string]float64{}
+	for other, share := range nodes {
+		byZone[other] = (1 - fraction) * share / (1 - nodes[zone])
+	}
+	byZone[zone] = fraction
+	return byZone
+}
+
+// BenchmarkFollowing prints how soon a change is followed: the median and the maximum, in seconds.
+func BenchmarkFollowing(b *testing.B) {
+	for b.Loop() {
+		w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+		for _, fraction := range []float64{0.8, 1} {
+			fmt.Fprintf(w, "\n%g %% move\t", 100*fraction)
+			for _, rate := range followRates {
+				fmt.Fprintf(w, "%g/s\t", rate)
+			}
+			fmt.Fprintln(w)
+			for _, s := range exampleShapes {
+				fmt.Fprintf(w, "%s\t", s.name)
+				for _, rate := range followRates {
+					var seconds []float64
+					for seed := range uint64(27) {
+						seconds = append(seconds, s.secondsToFollow(seed, rate, fraction))
+					}
+					slices.Sort(seconds)
+					fmt.Fprintf(w, "%.0f, %.0f\t", seconds[len(seconds)/2], seconds[len(seconds)-1])
+				}
+				fmt.Fprintln(w)
+			}
+		}
+		w.Flush()
+	}
+}
+
 // BenchmarkParts prints what each part of the estimator is for: the results with all parts, and how much worse they are
 // without one.
 func BenchmarkParts(b *testing.B) {
@@ -110,11 +191,12 @@ func BenchmarkParts(b *testing.B) {
 			for _, rate := range []float64{2, 20, 500} {
 				fmt.Fprintf(w, "%s\t%g/s\t", s.name, rate)
 				for _, part := range append([]string{""}, parts...) {
-					demand.Without(part)
+					restore := demand.Without(part)
 					var results []result
 					for seed := range uint64(27) {
 						results = append(results, s.runExample(seed, rate))
 					}
+					restore()
 					r := typical(results)
 					fmt.Fprintf(w, "%.2f %.1f %.0f\t", r.busiest, r.publications, r.seconds)
 				}
@@ -125,28 +207,41 @@ func BenchmarkParts(b *testing.B) {
 		for _, name := range slices.Sorted(maps.Keys(scenarios)) {
 			fmt.Fprintf(w, "%s\t\t", name)
 			for _, part := range append([]string{""}, parts...) {
-				demand.Without(part)
+				restore := demand.Without(part)
 				fmt.Fprintf(w, "%.2f\t", scenarios[name]())
+				restore()
 			}
 			fmt.Fprintln(w)
 		}
 		w.Flush()
 	}
-	demand.Without("")
 }
 
 // oddScenarios are the cases for which some of the parts were made.
 func oddScenarios() map[string]func() float64 {
 	return map[string]func() float64{
-		"500 zones, 20/s, ten 67 %: busiest": func() float64 {
-			endpoints, nodes := manyZones(500)
-			w, highest := newSimulation(1, endpoints, nodes), 0.0
-			for w.now < 2*time.Hour {
-				if w.step(20, tenZones(nodes)); w.now > 10*time.Minute {
-					highest = max(highest, w.maxLoad(tenZones(nodes)))
+		"40-1-1-1, as assumed, 0.5/s: highest of 27": func() float64 {
+			s, highest := exampleShapes[2], 0.0
+			for seed := range uint64(27) {
+				w := newSimulation(seed, s.endpoints, s.nodes)
+				for w.now < 3*time.Hour {
+					w.step(0.5, s.nodes)
+					highest = max(highest, w.maxLoad(s.nodes))
 				}
 			}
 			return highest
+		},
+		"500 zones, every other one twice as much, 2000/s: publications in the second hour": func() float64 {
+			endpoints, nodes := manyZones(500)
+			demand := map[string]float64{}
+			for number, zone := range slices.Sorted(maps.Keys(nodes)) {
+				demand[zone] = nodes[zone] * float64(1+number%2) / 1.5
+			}
+			w := newSimulation(1, endpoints, nodes)
+			for w.now < 2*time.Hour {
+				w.step(2000, demand)
+			}
+			return float64(w.publishedSince(time.Hour))
 		},
 		"new leaders that publish, %": func() float64 {
 			published, leaders := 0, 0
@@ -154,7 +249,7 @@ func oddScenarios() map[string]func() float64 {
 				for seed := range uint64(25) {
 					w := newSimulation(seed, proportions(1, 1, 1), proportions(1, 1, 1))
 					w.published = map[string]float64{"a": 0.5, "b": 0.25, "c": 0.25}
-					w.estimator.SetPublished(w.published)
+					w.estimator.SetPublished(w.published, nil, 0)
 					for w.now < 10*time.Minute {
 						w.step(rate, map[string]float64{"a": 0.5, "b": 0.25, "c": 0.25})
 					}
@@ -165,14 +260,17 @@ func oddScenarios() map[string]func() float64 {
 			}
 			return 100 * float64(published) / float64(leaders)
 		},
-		"retries at full load: busiest": func() float64 {
-			w := newSimulation(1, clusterShapes()["6-1-1"], proportions(1, 1, 1))
-			return w.runLoop(loops[2], map[string]float64{"a": 0.1, "b": 0.8, "c": 0.1}, 8*capacity).busiest
-		},
-		"day and night, 500/s, 4-4-3: publications an hour": func() float64 {
+		"day and night, 4-4-3, 500/s: publications an hour": func() float64 {
 			w := newSimulation(1, threeZones(), threeZones())
 			w.runDiurnal(500, nil)
 			return float64(len(w.publishedAt)) / 24
+		},
+		"two Services that call each other: mean of the busiest": func() float64 {
+			return pairs(1)["6-1-1 and 1-1-6, clients alike, 0.9 calls back"].run().mean
+		},
+		"retries at full load: busiest": func() float64 {
+			w := newSimulation(1, clusterShapes()["6-1-1"], proportions(1, 1, 1))
+			return w.runLoop(loops[2], map[string]float64{"a": 0.1, "b": 0.8, "c": 0.1}, 8*capacity).busiest
 		},
 	}
 }

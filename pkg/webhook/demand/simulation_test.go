@@ -17,14 +17,18 @@ const (
 
 // simulation is a Service whose clients connect at random.
 type simulation struct {
-	rng         *rand.Rand
-	estimator   demand.Estimator
-	endpoints   map[string]float64 // each zone's share of the endpoints
-	assumed     map[string]float64
-	published   map[string]float64 // the shares for which nodes plan
-	now         time.Duration
-	publishedAt []time.Duration
-	reasons     map[demand.Reason]int
+	rng       *rand.Rand
+	estimator demand.Estimator
+	endpoints map[string]float64 // each zone's share of the endpoints
+	assumed   map[string]float64
+	// published and publishedOpen are the shares of new and open connections for which nodes plan.
+	published, publishedOpen map[string]float64
+	nodes                    int                         // how many nodes of each zone connect; 0 means that nodes are not counted
+	open                     map[string]*openConnections // by zone; nil means that none are counted
+	hideOpen                 bool                        // set if proxies do not report them
+	now                      time.Duration
+	publishedAt              []time.Duration
+	reasons                  map[demand.Reason]int
 }
 
 func newSimulation(seed uint64, endpoints, assumed map[string]float64) *simulation {
@@ -37,20 +41,31 @@ func newSimulation(seed uint64, endpoints, assumed map[string]float64) *simulati
 // step simulates an interval of connections, for a rate per second and each zone's share of it.
 func (s *simulation) step(rate float64, byZone map[string]float64) demand.Decision {
 	s.now += interval
-	counted := map[string]float64{}
+	sample := demand.Sample{Took: interval, Zones: map[string]float64{}, Open: map[string]float64{}}
 	for _, zone := range slices.Sorted(maps.Keys(byZone)) {
-		counted[zone] = poisson(s.rng, rate*interval.Seconds()*byZone[zone])
+		for range max(s.nodes, 1) {
+			count := poisson(s.rng, rate*interval.Seconds()*byZone[zone]/float64(max(s.nodes, 1)))
+			sample.Zones[zone] += count
+			if s.nodes > 0 {
+				sample.Pairs += count * (count - 1)
+			}
+		}
+		if s.open != nil {
+			if open := s.open[zone].add(s.rng, s.now, sample.Zones[zone]); !s.hideOpen {
+				sample.Open[zone] = open
+			}
+		}
 	}
-	d := s.estimator.Add(demand.Sample{Took: interval, Zones: counted}, s.assumed)
+	d := s.estimator.Add(sample, s.assumed)
 	s.reasons[d.Reason]++
 	switch d.Reason {
 	case demand.First, demand.Changed:
 		s.publishedAt = append(s.publishedAt, s.now)
-		s.published = d.Shares
-		s.estimator.SetPublished(d.Shares)
+		s.published, s.publishedOpen = d.Shares, d.Open
+		s.estimator.SetPublished(d.Shares, d.Open, d.EffectiveNodes)
 	case demand.BelowThreshold:
-		s.published = s.assumed
-		s.estimator.SetPublished(d.Shares)
+		s.published, s.publishedOpen = s.assumed, nil
+		s.estimator.SetPublished(nil, nil, 0)
 	case demand.InsufficientData, demand.Unchanged:
 	}
 	return d
@@ -129,16 +144,6 @@ func clusterShapes() map[string]map[string]float64 {
 		"6-1-1":    {"a": 6. / 8, "b": 1. / 8, "c": 1. / 8},
 		"40-1-1-1": {"a": 40. / 43, "b": 1. / 43, "c": 1. / 43, "d": 1. / 43},
 	}
-}
-
-// skewedTo returns a share of 80 % for one zone; the others share the rest in proportion to their endpoints.
-func skewedTo(zones map[string]float64, skewed string) map[string]float64 {
-	byZone := map[string]float64{}
-	for zone, share := range zones {
-		byZone[zone] = 0.2 * share / (1 - zones[skewed])
-	}
-	byZone[skewed] = 0.8
-	return byZone
 }
 
 // blendShares returns a weighted mean of two distributions.

@@ -187,8 +187,8 @@ func (e *Estimator) add(s Sample) bool {
 
 func (e *Estimator) oscillates() bool { return e.oscillation > oscillationLimit }
 
-// addOpen adds the open connections. Successive samples contain the same ones, so only those of the last sample count as
-// independent.
+// addOpen adds the open connections. Successive samples contain the same ones, so only those of the last sample count
+// as independent.
 func (e *Estimator) addOpen(s Sample) {
 	open := map[string]float64{}
 	for zone := range zonesOf(e.open, s.Open) {
@@ -261,8 +261,8 @@ func shrink(measured, expected map[string]float64, samples float64) (shares map[
 	return shares, differ
 }
 
-// significantFraction returns the fraction of the difference between two shares that is significant, from 0 to nearly 1. It is
-// continuous, so a small change of the difference has a small effect. This is the non-negative garrote.
+// significantFraction returns the fraction of the difference between two shares that is significant, from 0 to nearly
+// 1. It is continuous, so a small change of the difference has a small effect. This is the non-negative garrote.
 func significantFraction(share, expected, sigmas, samples float64) float64 {
 	difference, chance := math.Abs(share-expected), sigmas*stdDev((share+expected)/2, samples)
 	if difference <= chance {

@@ -216,8 +216,8 @@ func (p pair) step() (busiest float64) {
 	return busiest
 }
 
-// pairResult has the loads of the busiest endpoint in the last of four hours, and the publications in that hour. assumed
-// is the load with assumed demand.
+// pairResult has the loads of the busiest endpoint in the last of four hours, and the publications in that hour.
+// assumed is the load with assumed demand.
 type pairResult struct{ assumed, mean, highest, publications float64 }
 
 func (p pair) run() pairResult {

@@ -53,8 +53,8 @@ type result struct {
 	seconds      float64 // after clients move, until the highest load is at most 1.25
 }
 
-// runExample simulates clients that are as assumed; or 80 % in one zone for three hours, until they move to another zone
-// in the middle of an interval.
+// runExample simulates clients that are as assumed; or 80 % in one zone for three hours, until they move to another
+// zone in the middle of an interval.
 func (s shape) runExample(seed uint64, rate float64) result {
 	var r result
 	for _, demand := range []map[string]float64{s.nodes, concentrated(s.nodes, s.from, 0.8)} {
@@ -115,8 +115,8 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// TestAllClientsMove checks clients that are all in one zone and move to another: from five connections a second on, the
-// first complete interval suffices.
+// TestAllClientsMove checks clients that are all in one zone and move to another: from five connections a second on,
+// the first complete interval suffices.
 func TestAllClientsMove(t *testing.T) {
 	for _, s := range exampleShapes {
 		for _, rate := range followRates {
@@ -130,8 +130,8 @@ func TestAllClientsMove(t *testing.T) {
 	}
 }
 
-// secondsToFollow returns how long the highest load is above 1.25 after a fraction of all clients moves from one zone to
-// another.
+// secondsToFollow returns how long the highest load is above 1.25 after a fraction of all clients moves from one zone
+// to another.
 func (s shape) secondsToFollow(seed uint64, rate, fraction float64) float64 {
 	w := newSimulation(seed, s.endpoints, s.nodes)
 	for w.now < 3*time.Hour {
@@ -140,7 +140,8 @@ func (s shape) secondsToFollow(seed uint64, rate, fraction float64) float64 {
 	return w.secondsToFollow(rate, concentrated(s.nodes, s.from, fraction), concentrated(s.nodes, s.to, fraction))
 }
 
-// concentrated returns demand of which a fraction is in one zone; the others share the rest in proportion to their nodes.
+// concentrated returns demand of which a fraction is in one zone; the others share the rest in proportion to their
+// nodes.
 func concentrated(nodes map[string]float64, zone string, fraction float64) map[string]float64 {
 	byZone := map[string]float64{}
 	for other, share := range nodes {

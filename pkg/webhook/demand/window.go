@@ -9,8 +9,9 @@ import (
 // maxWindow is the minimum length of the window while shares stay the same. The oldest samples are dropped together.
 const maxWindow = time.Hour
 
-// window is an adaptive window of samples (ADWIN: Bifet and Gavaldà, 2007): it has the last hour or, if the share of any
-// zone has changed, what came after the latest change-point. Samples are merged, the more the older they are.
+// window is an adaptive window of samples (ADWIN: Bifet and Gavaldà, 2007): it has the last one to two hours or, if the
+// share of any zone has changed, what came after the latest change-point. Samples are merged, the more the older they
+// are.
 type window struct {
 	zones   []string  // sorted
 	sums    []float64 // connections by index of the zone

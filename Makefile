@@ -80,6 +80,7 @@ bench: root ## Measure syncs, whole daemons, idle ones too, accounting, the webh
 	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./e2e/dns
 	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./e2e/xds
 	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./e2e/demand
+	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./pkg/webhook/demand
 
 # xDS tests that CI does not run: their programs are missing there, or they need a cluster of their own.
 xds-grpc-js: ## Connect by xDS with grpc-js, which npm installs first (needs node)

@@ -292,8 +292,7 @@ func TestDemandSkewEvent(t *testing.T) {
 	}
 }
 
-// expectSkew checks the skew of zone-b: it makes 20 of 22 connections, and the prior adds 30 connections in equal
-// shares.
+// expectSkew checks the skew of zone-b: it makes 20 of 22 connections, and estimates shrink to equal shares.
 func expectSkew(t *testing.T, r *replica) {
 	t.Helper()
 	round, _ := r.lastRound()

@@ -102,8 +102,8 @@ func TestParseRejectsInvalidPages(t *testing.T) {
 		"negative": "cursor c\nshop/web -3\n", "word": "cursor c\nshop/web many\n", "too large": "cursor c\nshop/web 18446744073709551616\n",
 		"NaN seconds": "cursor c\nseconds NaN\n", "too many seconds": "cursor c\nseconds 1e9\n", "left out": "cursor c\nleft-out -1\n",
 		"open without a Service": "cursor c\nopen-services 1\nopen 3\n",
-		"open without a number": "cursor c\nopen-services 1\nopen shop/web\n",
-		"too many": tooMany,
+		"open without a number":  "cursor c\nopen-services 1\nopen shop/web\n",
+		"too many":               tooMany,
 	} {
 		t.Run(name, func(t *testing.T) {
 			if page, err := demandapi.Parse([]byte(text)); err == nil {

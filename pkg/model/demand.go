@@ -18,6 +18,8 @@ type Demand struct {
 	// EffectiveNodes is the number of nodes with equal demand that would be as concentrated as those that connect. 0 means
 	// that it is unknown.
 	EffectiveNodes uint64
+	// Averaged is set if the demand changed to and fro with the plans made for it: it is the mean of up to two hours.
+	Averaged bool
 	// ObservedAt is the time of the measurement. NodesReporting of NodesTotal nodes contributed to it.
 	ObservedAt                 time.Time
 	NodesReporting, NodesTotal int

@@ -264,8 +264,7 @@ func (f *Aggregator) updateEstimates(took time.Duration, z *zonedNodes, services
 
 // decide adds a sample to the estimate of a Service.
 func (s *serviceState) decide(z *zonedNodes, sample Sample, service Service) Report {
-	s.estimator.Coarse = len(z.nodes) > manyNodes
-	s.estimator.SetPublished(service.Published) // open
+	s.estimator.SetPublished(service.Published, service.PublishedOpen, service.PublishedNodes)
 	return reportOf(s.estimator.Add(sample, z.shares), z.shares)
 }
 
@@ -274,7 +273,7 @@ func (z *zonedNodes) sample(took time.Duration, s *sums) Sample {
 	if s == nil {
 		return Sample{Took: took}
 	}
-	sample := Sample{Took: took, Zones: z.byZone(s.perSec), Open: z.byZone(s.open), Pairs: s.pairs}
+	sample := Sample{Took: took, Zones: z.byZone(s.perSec), Open: z.byZone(s.open), Pairs: s.pairs, Nodes: len(z.nodes)}
 	for zone := range sample.Zones {
 		sample.Zones[zone] *= took.Seconds()
 	}

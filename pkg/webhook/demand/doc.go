@@ -6,8 +6,9 @@
 // The estimator, the aggregation and the choice of writes are pure: each sample carries its time. Each round reads the
 // published state from the objects, so a new leader continues from it, and the next round decides a failed write again.
 //
-// To change how reports are added up, start in aggregator.go; for the statistics, in estimate.go. The rounds are in
-// publisher.go, and Events in events.go. settings.go decides for which Services demand is published, changes.go and
-// object.go what is written, and reconcile.go writes it. Package cluster reads Nodes and Services, pull requests the
-// counts, writequeue has the budget of writes, and overload compares load bounds with measured demand.
+// README.md explains the estimator, and has measurements of what each part of it is for. To change how reports are added
+// up, start in aggregator.go; for the statistics, in estimate.go and window.go. The rounds are in publisher.go, and
+// Events in events.go. settings.go decides for which Services demand is published, changes.go and object.go what is
+// written, and reconcile.go writes it. Package cluster reads Nodes and Services, pull requests the counts, writequeue
+// has the budget of writes, and overload compares load bounds with measured demand.
 package demand

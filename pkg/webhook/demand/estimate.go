@@ -7,43 +7,28 @@ import (
 	"time"
 )
 
-// The parameters of the estimator were chosen together, by simulation. The tests state what they achieve.
-const (
-	// windowConnections is the effective number of connections in the slow average, independent of their rate.
-	// windowPerZone is the number for each zone, if there are many zones.
-	windowConnections, windowPerZone = 8000, 1000
-	// minHalfLife and maxHalfLife bound the half-life of the slow average. With a minimum of one minute, chance alone
-	// caused 2.4 publications an hour at 500 connections/s; with two minutes at most 1.6.
-	minHalfLife, maxHalfLife = 2 * time.Minute, 30 * time.Minute
-	// priorWeight is the number of pseudo-counts with the assumed distribution. They damp estimates from few connections.
-	priorWeight = 30
-	// minChangeSamples is the minimum number of connections for a change-point, and changeSigmas the minimum deviation.
-	minChangeSamples, changeSigmas = 100, 4
-	// maxFastChanges is how many changes in a row are applied in full; clients that move in the middle of an interval
-	// cause that many. More may be feedback from the plan: clients retry where endpoints are overloaded, and retry the
-	// more, the more connections the plan sends there. Applied in full, such changes would oscillate forever, so half of
-	// each counts. After maxChangeCount changes it takes 18 samples without one until a change counts in full again.
-	maxFastChanges, maxChangeCount = 2, 20
-	// minShareDelta is an absolute difference of shares that is ignored, relativeBand one relative to the share, and
-	// publishSigmas one relative to chance. A difference must exceed all three to be published. For many zones see
-	// minDelta and adjustForZones.
-	minShareDelta, relativeBand, publishSigmas = 0.002, 0.02, 3
-	// baseZones is the number of zones for which these parameters were chosen.
-	baseZones = 4
-	// coarseBand replaces relativeBand in clusters with very many nodes, where each publication is expensive. A day of diurnal
-	// load then takes 130 to 154 publications instead of 250, and the most loaded endpoint gets up to 1.30 instead of 1.27
-	// times the mean.
-	coarseBand = 0.05
-	// An estimate starts at startThreshold connections in half an hour and stops below stopThreshold. The hysteresis
-	// avoids flapping for Services near the limit.
-	startThreshold, stopThreshold = 30, 15
-	// minZoneSum is the sum below which a zone is dropped.
-	minZoneSum = 1e-6
+// The parameters of the estimator. README.md has what each is for; the benchmark of that switches each off, so some are
+// variables.
+var (
+	minConnections = 100.0 // of an estimate, and on either side of a change-point
+	changeSigmas   = 5.0   // the minimum deviation of a change-point
+	// shrinkSigmas is the deviation from the assumed demand that chance explains, and publishSigmas that of the published
+	// demand from an estimate. They and changeSigmas are for baseZones zones; among more zones the largest one is larger.
+	shrinkSigmas, publishSigmas, baseZones = 3.0, 3.0, 4.0
+	relativeBand                           = 0.02   // a change that is not published, relative to the share
+	publishedWeight                        = 1000.0 // what the published demand counts for in a new leader's window, in connections
+	// A reversal is a change-point within reversalTime of one in the other direction. It adds half of oscillationLimit to
+	// the oscillation, which decreases with time. The third in a row exceeds the limit, and ends detection for an hour.
+	reversalTime = 3 * time.Minute
 )
 
-// shortHalfLives are the half-lives of the fast averages, which detect changes. The last sample alone is tested before
-// them.
-var shortHalfLives = []time.Duration{2 * time.Minute, 8 * time.Minute}
+const (
+	oscillationLimit = 30 * time.Minute
+	// An estimate starts at startRate connections per second and ends below stopRate.
+	startRate, stopRate        = 0.2, 0.1
+	rateHalfLife, openHalfLife = 8 * time.Minute, 2 * time.Minute
+	minShareDelta              = 0.002 // the smallest share in ratios
+)
 
 // Sample is the demand on one Service in one interval.
 type Sample struct {
@@ -53,14 +38,8 @@ type Sample struct {
 	// Pairs is the sum of x(x-1) over the nodes, where x is a node's number of new connections. With the total it shows
 	// how concentrated the nodes are that connect.
 	Pairs float64
-}
-
-func (s Sample) total() float64 {
-	var sum float64
-	for _, zone := range slices.Sorted(maps.Keys(s.Zones)) {
-		sum += max(s.Zones[zone], 0)
-	}
-	return sum
+	// Nodes is the number of all nodes.
+	Nodes int
 }
 
 // Reason is the reason of a decision.
@@ -87,8 +66,11 @@ type Decision struct {
 	EffectiveNodes int32
 	// ConnectionsPerMinute is the rate of the last minutes.
 	ConnectionsPerMinute float64
-	// ChangePoint is set if this sample caused a fast average to replace the slow one.
+	// ChangePoint is set if this sample shows that the share of a zone has changed.
 	ChangePoint bool
+	// Oscillates is set if the demand changed to and fro with the plans made for it. Shares are then the mean of up to two
+	// hours.
+	Oscillates bool
 	// Skew is the largest ratio between a zone's share and its published share, in either direction; at least 1. If the
 	// budget does not suffice for all writes, the Service with the largest is written first. With First it compares with
 	// the assumed share.
@@ -97,37 +79,29 @@ type Decision struct {
 
 // Estimator estimates the demand on one Service. The zero value has no samples.
 type Estimator struct {
-	// Coarse makes it publish only differences of at least coarseBand.
-	Coarse bool
+	window window
+	recent recent
+	open   map[string]float64 // EWMA of the open connections by zone
 
-	fast      [2]ewma // by shortHalfLives
-	slow      ewma
-	changes   int                // samples with a change, minus those without
-	recent    ewma               // with the longest half-life: the connections of half an hour
-	published map[string]float64 // published shares; nil means none
-	// inheritedPrior is the published demand before the first sample. Its publisher had more samples than this estimator
-	// has at first.
-	inheritedPrior map[string]float64
+	published, publishedOpen map[string]float64
+	publishedNodes           int32
+
+	lastChange  map[string]float64 // of each zone's share
+	sinceChange time.Duration
+	oscillation time.Duration
 }
 
-// SetPublished sets the published shares, whichever replica published them; nil means none. Each sample repeats a
+// SetPublished sets what is published, whichever replica published it; nil shares mean nothing. Each sample repeats a
 // decision until it is published, so a queued decision is not lost.
-func (e *Estimator) SetPublished(shares map[string]float64) {
-	e.published = maps.Clone(shares)
-	if e.recent.seconds == 0 {
-		e.inheritedPrior = e.published
+func (e *Estimator) SetPublished(shares, open map[string]float64, effectiveNodes int32) {
+	e.published, e.publishedOpen, e.publishedNodes = shares, open, effectiveNodes
+	if len(e.window.buckets) == 0 && len(shares) > 0 {
+		connections := map[string]float64{}
+		for zone, share := range shares {
+			connections[zone] = share * publishedWeight
+		}
+		e.window.add(maxWindow, connections)
 	}
-}
-
-// expectedShare returns the share of a zone: measured, else published, else assumed.
-func (e *Estimator) expectedShare(zone string, assumed map[string]float64) float64 {
-	switch {
-	case e.slow.total > 0:
-		return e.slow.share(zone)
-	case e.published != nil:
-		return e.published[zone]
-	}
-	return assumed[zone]
 }
 
 // Add adds a sample. assumed are the zones' shares of the assumed demand; they sum to 1. A sample with a duration of
@@ -135,167 +109,160 @@ func (e *Estimator) expectedShare(zone string, assumed map[string]float64) float
 func (e *Estimator) Add(s Sample, assumed map[string]float64) Decision {
 	var d Decision
 	if s.Took > 0 {
-		d.ChangePoint = e.addToAverages(s)
+		d.ChangePoint = e.add(s)
 	}
-	d.ConnectionsPerMinute = 60 * e.rate()
-	// The sum for a steady rate is the connections of one half-life, divided by ln 2.
-	inHalfAnHour := e.recent.total * math.Ln2
+	rate, samples := e.recent.connections/max(e.recent.seconds, 1), e.window.total()
+	d.ConnectionsPerMinute, d.Oscillates = 60*rate, e.oscillates()
 	switch {
-	case e.published != nil && inHalfAnHour < stopThreshold && e.hasFullWindow():
+	case e.published != nil && rate < stopRate && e.recent.seconds > rateHalfLife.Seconds():
 		d.Reason = BelowThreshold
 		return d
-	case e.published == nil && inHalfAnHour < startThreshold:
+	case e.published == nil && (rate < startRate || samples < minConnections):
 		d.Reason = InsufficientData
 		return d
 	}
-	d.Shares = e.shares(e.prior(assumed))
-	reference := e.published
-	if reference == nil {
-		reference = assumed
+	d.Shares, _ = shrink(e.window.shares(), assumed, samples)
+	d.EffectiveNodes = e.recent.effectiveNodes(e.publishedNodes, s.Nodes)
+	open, openSamples, differs := e.openShares(d.Shares, total(s.Open), samples)
+	if differs {
+		d.Open = open
 	}
-	d.Skew = maxRatio(d.Shares, reference)
-	switch {
-	case e.published == nil:
-		d.Reason = First
-	case exceedsNoise(d.Shares, e.published, e.slow.effectiveSamples()+priorWeight, e.band()):
+	if e.published == nil {
+		d.Reason, d.Skew = First, maxRatio(d.Shares, assumed)
+		return d
+	}
+	publishedOpen := e.publishedOpen
+	if publishedOpen == nil {
+		publishedOpen = e.published
+	}
+	d.Reason, d.Skew = Unchanged, max(maxRatio(d.Shares, e.published), maxRatio(open, publishedOpen))
+	if exceedsNoise(d.Shares, e.published, samples) || exceedsNoise(open, publishedOpen, openSamples) ||
+		d.EffectiveNodes != e.publishedNodes {
 		d.Reason = Changed
-	default:
-		d.Reason = Unchanged
 	}
 	return d
 }
 
-// hasFullWindow reports whether samples cover half an hour, so that a small sum means few connections.
-func (e *Estimator) hasFullWindow() bool { return e.recent.seconds*math.Ln2 >= maxHalfLife.Seconds()/2 }
-
-// prior returns the distribution of the pseudo-counts. After a leader change it is the published demand: with the
-// assumed demand the first few samples would revert an estimate that is still valid.
-func (e *Estimator) prior(assumed map[string]float64) map[string]float64 {
-	if e.published != nil && e.inheritedPrior != nil && !e.hasFullWindow() {
-		return e.inheritedPrior
+// openShares returns the shares of open connections and for how many samples they stand, given the shares of new ones
+// and the numbers of both; and whether they differ significantly from those of new ones.
+func (e *Estimator) openShares(shares map[string]float64, open, samples float64) (map[string]float64, float64, bool) {
+	if open < minConnections/2 || open < minConnections && e.publishedOpen == nil {
+		return shares, samples, false
 	}
-	return assumed
+	measured, all := map[string]float64{}, total(e.open)
+	for zone, connections := range e.open {
+		measured[zone] = connections / all
+	}
+	samples = open * samples / (open + samples)
+	result, differs := shrink(measured, shares, samples)
+	return result, samples, differs
 }
 
-// rate returns the rate of the last minutes in connections per second.
-func (e *Estimator) rate() float64 { return e.fast[len(e.fast)-1].rate() }
-
-func (e *Estimator) band() float64 {
-	if e.Coarse {
-		return coarseBand
+// add adds a sample, and reports whether it shows a change.
+func (e *Estimator) add(s Sample) bool {
+	e.addOpen(s)
+	e.window.add(s.Took, s.Zones)
+	e.sinceChange, e.oscillation = e.sinceChange+s.Took, max(0, e.oscillation-s.Took)
+	var change map[string]float64
+	if !e.oscillates() {
+		change = e.window.cut()
 	}
-	return relativeBand
-}
-
-// addToAverages adds a sample to all averages, and reports whether a faster one replaced the slow one.
-func (e *Estimator) addToAverages(s Sample) bool {
-	for i := range e.fast {
-		e.fast[i].update(s, shortHalfLives[i])
-	}
-	e.recent.update(s, maxHalfLife)
-	e.slow.update(s, halfLife(e.rate(), max(len(s.Zones), len(e.slow.zones))))
-	var last ewma
-	last.update(s, minHalfLife)
-	for i, newer := range []*ewma{&last, &e.fast[0], &e.fast[1]} {
-		if !hasChanged(newer, &e.slow) {
-			continue
+	if change != nil {
+		if e.sinceChange <= reversalTime && product(change, e.lastChange) < 0 {
+			if e.oscillation += oscillationLimit / 2; e.oscillates() {
+				e.oscillation = 3 * oscillationLimit
+			}
 		}
-		fast := newer.clone()
-		if e.changes = min(e.changes+1, maxChangeCount); e.changes > maxFastChanges {
-			fast.blend(&e.slow)
-		}
-		// Slower averages still contain samples from before the change, and would detect a change back.
-		for j := i; j < len(e.fast); j++ {
-			e.fast[j] = fast.clone()
-		}
-		e.slow = fast
-		return true
+		e.lastChange, e.sinceChange, e.recent = change, 0, recent{}
 	}
-	e.changes = max(e.changes-1, 0)
-	return false
+	e.recent.add(s)
+	return change != nil
 }
 
-// halfLife returns the half-life of the slow average for a rate and a number of zones. With it, the average is as
-// certain as an unweighted average over the connections of the window.
-func halfLife(rate float64, zones int) time.Duration {
-	if rate == 0 {
-		return maxHalfLife
-	}
-	seconds := min(0.35*max(windowConnections, windowPerZone*float64(zones))/rate, maxHalfLife.Seconds())
-	return max(time.Duration(seconds*float64(time.Second)), minHalfLife)
-}
+func (e *Estimator) oscillates() bool { return e.oscillation > oscillationLimit }
 
-// hasChanged reports whether the share of any zone differs significantly between two averages.
-func hasChanged(newer, older *ewma) bool {
-	samples := newer.effectiveSamples()
-	if samples < minChangeSamples {
-		return false
-	}
-	zones := zonesOf(newer.zones, older.zones)
-	for zone := range zones {
-		oldShare, newShare := older.share(zone), newer.share(zone)
-		difference, mean := math.Abs(newShare-oldShare), (oldShare+newShare)/2
-		chance := math.Hypot(stdDev(mean, samples), stdDev(mean, older.effectiveSamples()))
-		if difference > minDelta(len(zones)) && difference > adjustForZones(changeSigmas, len(zones))*chance {
-			return true
+// addOpen adds the open connections. Successive samples contain the same ones, so only those of the last sample count
+// as independent.
+func (e *Estimator) addOpen(s Sample) {
+	open := map[string]float64{}
+	for zone := range zonesOf(e.open, s.Open) {
+		sum := e.open[zone]*decay(s.Took, openHalfLife) + max(s.Open[zone], 0)*s.Took.Seconds()
+		if sum > 1e-6 {
+			open[zone] = sum
 		}
 	}
-	return false
+	e.open = open
 }
 
-// shares returns the shares of the slow average, with pseudo-counts of the expected demand.
-func (e *Estimator) shares(expected map[string]float64) map[string]float64 {
-	samples, weight := e.slow.effectiveSamples(), float64(priorWeight)
-	if len(expected) == 0 {
-		weight = 0
-	}
-	shares := map[string]float64{}
-	if samples+weight == 0 {
-		return shares
-	}
-	for zone := range zonesOf(e.slow.zones, expected) {
-		shares[zone] = (e.slow.share(zone)*samples + expected[zone]*weight) / (samples + weight)
-	}
-	return shrinkToPrior(shares, expected, samples+weight)
+// recent is an EWMA of the samples of the last minutes.
+type recent struct {
+	connections, seconds float64
+	all, pairs           float64 // pairs of connections in the same sample: all, and those from the same node
 }
 
-// adjustForZones corrects a threshold for multiple comparisons: the largest deviation among many zones exceeds the
-// result by chance as rarely as that among baseZones zones exceeds sigmas.
-func adjustForZones(sigmas float64, zones int) float64 {
-	return math.Sqrt(sigmas*sigmas + 2*math.Log(max(1, float64(zones)/baseZones)))
+func (r *recent) add(s Sample) {
+	old, connections := decay(s.Took, rateHalfLife), total(s.Zones)
+	r.connections = r.connections*old + connections
+	r.seconds = r.seconds*old + s.Took.Seconds()
+	r.all = r.all*old + connections*(connections-1)
+	r.pairs = r.pairs*old + s.Pairs
 }
 
-// minDelta is the difference of shares that is ignored: floor or, with more than ten zones, 2 % of the mean share.
-func minDelta(zones int) float64 { return min(minShareDelta, relativeBand/max(1, float64(zones))) }
+// effectiveNodes returns the number of nodes with equal demand that would be as concentrated as the nodes that connect
+// (Kish's effective sample size), rounded down to a power of two. It stays at the published number while that is about
+// right. It is 0 if it is unknown, or so large a part of all nodes that plans need not know it.
+func (r *recent) effectiveNodes(published int32, all int) int32 {
+	nodes := r.all / max(r.pairs, minConnections) // with fewer pairs that is a lower bound
+	notable := float64(all) / 8
+	if published > 0 {
+		notable = float64(all) / 2
+	}
+	switch p := float64(published); {
+	case nodes > notable:
+		return 0
+	case published > 0 && nodes <= 2.5*p && (nodes >= 0.8*p || r.pairs < minConnections):
+		return published
+	case r.pairs < minConnections:
+		return 0
+	}
+	return int32(math.Exp2(math.Floor(math.Log2(min(max(1.1*nodes, 1), math.MaxInt16)))))
+}
 
-// shrinkToPrior moves shares toward the expected ones, to the extent that chance explains the difference. With hundreds
-// of zones there is always one with far too few counted connections; the load bound would not hold for those that its
-// clients open. The deviation of a significant zone is not spread over the others: they share the rest in expected
-// proportion.
-func shrinkToPrior(shares, expected map[string]float64, samples float64) map[string]float64 {
-	zones, sigmas := slices.Sorted(maps.Keys(shares)), adjustForZones(publishSigmas, len(shares))
-	keptFraction := map[string]float64{} // the fraction of its measured share that each zone keeps
-	scale := 1.0                         // the sum of all other shares, relative to the expected one; unknown in the first iteration
+// decay returns what an EWMA keeps of its sums.
+func decay(took, halfLife time.Duration) float64 {
+	return math.Exp2(-took.Seconds() / halfLife.Seconds())
+}
+
+// shrink moves shares toward the expected ones, to the extent that chance explains the difference, and reports whether
+// any still differs. With hundreds of zones there is always one with far too few counted connections; the load bound
+// would not hold for those that its clients open. The deviation of a significant zone is not spread over the others:
+// they share the rest in expected proportion.
+func shrink(measured, expected map[string]float64, samples float64) (shares map[string]float64, differ bool) {
+	shares, kept := map[string]float64{}, map[string]float64{} // kept is the fraction of its measured share that a zone keeps
+	zones := slices.Sorted(maps.Keys(zonesOf(measured, expected)))
+	sigmas := adjustForZones(shrinkSigmas, len(zones))
+	scale := 1.0 // the sum of all other shares, relative to the expected one; unknown in the first iteration
 	for range 2 {
-		shareSum, expectedSum := 0.0, 0.0
+		measuredSum, expectedSum := 0.0, 0.0
 		for _, zone := range zones {
-			keptFraction[zone] = significantFraction(shares[zone], scale*expected[zone], sigmas, samples)
-			shareSum += (1 - keptFraction[zone]) * shares[zone]
-			expectedSum += (1 - keptFraction[zone]) * expected[zone]
+			kept[zone] = significantFraction(measured[zone], scale*expected[zone], sigmas, samples)
+			measuredSum += (1 - kept[zone]) * measured[zone]
+			expectedSum += (1 - kept[zone]) * expected[zone]
 		}
 		if expectedSum == 0 {
-			return shares
+			return maps.Clone(measured), true
 		}
-		scale = shareSum / expectedSum
+		scale = measuredSum / expectedSum
 	}
 	for _, zone := range zones {
-		shares[zone] = keptFraction[zone]*shares[zone] + (1-keptFraction[zone])*scale*expected[zone]
+		shares[zone] = kept[zone]*measured[zone] + (1-kept[zone])*scale*expected[zone]
+		differ = differ || kept[zone] > 0
 	}
-	return shares
+	return shares, differ
 }
 
-// significantFraction returns the fraction of the difference between two shares that is significant, from 0 to nearly 1. It is
-// continuous, so a small change of the difference has a small effect. This is the non-negative garrote.
+// significantFraction returns the fraction of the difference between two shares that is significant, from 0 to nearly
+// 1. It is continuous, so a small change of the difference has a small effect. This is the non-negative garrote.
 func significantFraction(share, expected, sigmas, samples float64) float64 {
 	difference, chance := math.Abs(share-expected), sigmas*stdDev((share+expected)/2, samples)
 	if difference <= chance {
@@ -304,47 +271,52 @@ func significantFraction(share, expected, sigmas, samples float64) float64 {
 	return 1 - chance*chance/(difference*difference)
 }
 
-// exceedsNoise reports whether the share of any zone has changed significantly, given the number of connections.
-func exceedsNoise(shares, published map[string]float64, samples, band float64) bool {
-	zones := zonesOf(shares, published)
-	for zone := range zones {
+// exceedsNoise reports whether the published share of any zone differs significantly from its estimate.
+func exceedsNoise(shares, published map[string]float64, samples float64) bool {
+	for zone := range zonesOf(shares, published) {
 		difference := math.Abs(shares[zone] - published[zone])
-		// The published value is an estimate as well, with about the same certainty.
-		chance := math.Sqrt2 * stdDev(shares[zone], samples)
-		if difference > minDelta(len(zones)) && difference > band*published[zone] && difference > publishSigmas*chance {
+		if difference > relativeBand*published[zone] && difference > publishSigmas*stdDev(shares[zone], samples) {
 			return true
 		}
 	}
 	return false
 }
 
-// maxRatio returns the largest ratio between a share and its former value, at least 1. Shares below minDelta count as
-// minDelta, so the ratio of a new zone is large but finite.
+// maxRatio returns the largest ratio between a share and its former value, at least 1. Shares below minShareDelta count
+// as that, so the ratio of a new zone is large but finite.
 func maxRatio(shares, reference map[string]float64) float64 {
-	ratio, minShare := 1.0, minDelta(len(shares))
+	ratio := 1.0
 	for zone := range shares {
-		ratio = max(ratio, max(shares[zone], minShare)/max(reference[zone], minShare))
+		ratio = max(ratio, max(shares[zone], minShareDelta)/max(reference[zone], minShareDelta))
 	}
 	return ratio
 }
 
 // zonesOf returns the union of the zones.
-func zonesOf(a, b map[string]float64) map[string]bool {
-	zones := make(map[string]bool, len(a)+len(b))
-	for zone := range a {
-		zones[zone] = true
-	}
-	for zone := range b {
-		zones[zone] = true
+func zonesOf(all ...map[string]float64) map[string]bool {
+	zones := map[string]bool{}
+	for _, shares := range all {
+		for zone := range shares {
+			zones[zone] = true
+		}
 	}
 	return zones
+}
+
+// product returns the dot product; it is negative if two changes have opposite directions.
+func product(a, b map[string]float64) float64 {
+	var sum float64
+	for _, zone := range slices.Sorted(maps.Keys(a)) {
+		sum += a[zone] * b[zone]
+	}
+	return sum
 }
 
 // total adds up in the order of names: map order would change the last bits of the sum.
 func total(zones map[string]float64) float64 {
 	var sum float64
 	for _, zone := range slices.Sorted(maps.Keys(zones)) {
-		sum += zones[zone]
+		sum += max(zones[zone], 0)
 	}
 	return sum
 }

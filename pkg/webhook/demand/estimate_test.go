@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -12,139 +11,13 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand"
 )
 
-const (
-	interval = 30 * time.Second
-	bound    = 1.2
-)
-
-// simulation is a Service whose clients connect at random.
-type simulation struct {
-	rng         *rand.Rand
-	estimator   demand.Estimator
-	endpoints   map[string]float64 // each zone's share of the endpoints
-	assumed     map[string]float64
-	published   map[string]float64 // the shares for which nodes plan
-	now         time.Duration
-	publishedAt []time.Duration
-	reasons     map[demand.Reason]int
-}
-
-func newSimulation(seed uint64, endpoints, assumed map[string]float64) *simulation {
-	return &simulation{
-		rng: rand.New(rand.NewPCG(seed, 37)), endpoints: endpoints, assumed: assumed, published: assumed,
-		reasons: map[demand.Reason]int{},
-	}
-}
-
-// step simulates an interval of connections, for a rate per second and each zone's share of it.
-func (s *simulation) step(rate float64, byZone map[string]float64) demand.Decision {
-	s.now += interval
-	counted := map[string]float64{}
-	for _, zone := range slices.Sorted(maps.Keys(byZone)) {
-		counted[zone] = poisson(s.rng, rate*interval.Seconds()*byZone[zone])
-	}
-	d := s.estimator.Add(demand.Sample{Took: interval, Zones: counted}, s.assumed)
-	s.reasons[d.Reason]++
-	switch d.Reason {
-	case demand.First, demand.Changed:
-		s.publishedAt = append(s.publishedAt, s.now)
-		s.published = d.Shares
-		s.estimator.SetPublished(d.Shares)
-	case demand.BelowThreshold:
-		s.published = s.assumed
-		s.estimator.SetPublished(d.Shares)
-	case demand.InsufficientData, demand.Unchanged:
-	}
-	return d
-}
-
-// publishedSince returns how often shares were published after a time.
-func (s *simulation) publishedSince(since time.Duration) int {
-	count := 0
-	for _, at := range s.publishedAt {
-		if at > since {
-			count++
-		}
-	}
-	return count
-}
-
-// maxLoad returns the load of the endpoints in the most loaded zone, relative to the mean, if nodes plan with the
-// published shares while the actual demand differs. The plan is for the keys "zone, *": each zone keeps what its
-// endpoints can take, and the rest goes where there is capacity left.
-func (s *simulation) maxLoad(demand map[string]float64) float64 {
-	room, kept := map[string]float64{}, map[string]float64{}
-	var free float64
-	for zone, endpoints := range s.endpoints {
-		planned := s.published[zone]
-		kept[zone] = 1
-		if planned > bound*endpoints {
-			kept[zone] = bound * endpoints / planned
-		}
-		room[zone] = bound*endpoints - planned*kept[zone]
-		free += room[zone]
-	}
-	var spill float64
-	for zone, share := range demand {
-		spill += share * (1 - kept[zone])
-	}
-	load := 0.0
-	for zone, endpoints := range s.endpoints {
-		load = max(load, (demand[zone]*kept[zone]+spill*room[zone]/free)/endpoints)
-	}
-	return load
-}
-
-func poisson(rng *rand.Rand, mean float64) float64 {
-	if mean > 50 {
-		return max(0, math.Round(mean+math.Sqrt(mean)*rng.NormFloat64()))
-	}
-	count, product := 0.0, rng.Float64()
-	for limit := math.Exp(-mean); product > limit; product *= rng.Float64() {
-		count++
-	}
-	return count
-}
-
-func threeZones() map[string]float64 {
-	return map[string]float64{"a": 4. / 11, "b": 4. / 11, "c": 3. / 11}
-}
-
-// clusterShapes are clusters: each zone's share of the endpoints, and of the nodes.
-func clusterShapes() map[string]map[string]float64 {
-	return map[string]map[string]float64{
-		"4-4-3":    threeZones(),
-		"6-1-1":    {"a": 6. / 8, "b": 1. / 8, "c": 1. / 8},
-		"40-1-1-1": {"a": 40. / 43, "b": 1. / 43, "c": 1. / 43, "d": 1. / 43},
-	}
-}
-
-// skewedTo returns a share of 80 % for one zone; the others share the rest in proportion to their endpoints.
-func skewedTo(zones map[string]float64, skewed string) map[string]float64 {
-	byZone := map[string]float64{}
-	for zone, share := range zones {
-		byZone[zone] = 0.2 * share / (1 - zones[skewed])
-	}
-	byZone[skewed] = 0.8
-	return byZone
-}
-
-// blendShares returns a weighted mean of two distributions.
-func blendShares(one, other map[string]float64, weight float64) map[string]float64 {
-	byZone := map[string]float64{}
-	for zone := range one {
-		byZone[zone] = one[zone]*(1-weight) + other[zone]*weight
-	}
-	return byZone
-}
-
 func TestConstantDemand(t *testing.T) {
 	for shape, endpoints := range clusterShapes() {
 		for rate, limit := range map[float64]float64{500: 1.25, 20: 1.30, 2: 1.40, 0.2: 1.60} {
 			t.Run(fmt.Sprintf("%s, %g per second", shape, rate), func(t *testing.T) {
 				highest, early, late := 0.0, 0, 0.0
 				for seed := range uint64(9) {
-					w, demand := newSimulation(seed, endpoints, endpoints), skewedTo(endpoints, "b")
+					w, demand := newSimulation(seed, endpoints, endpoints), concentrated(endpoints, "b", 0.8)
 					for w.now < 6*time.Hour {
 						w.step(rate, demand)
 						if w.now > 10*time.Minute && rate > 2 || w.now > time.Hour {
@@ -166,28 +39,41 @@ func TestConstantDemand(t *testing.T) {
 	}
 }
 
+// manyZones returns zones with equal numbers of nodes, and one to six parts of the endpoints.
+func manyZones(zones int) (endpoints, nodes map[string]float64) {
+	endpoints, nodes = map[string]float64{}, map[string]float64{}
+	for number := range zones {
+		zone := fmt.Sprintf("z%03d", number)
+		endpoints[zone] = []float64{1, 2, 1, 4, 1, 3, 2, 1, 1, 6}[number%10] / 2.2 / float64(zones)
+		nodes[zone] = 1 / float64(zones)
+	}
+	return endpoints, nodes
+}
+
+// tenZones returns demand of which two thirds are in ten of many zones.
+func tenZones(nodes map[string]float64) map[string]float64 {
+	byZone := map[string]float64{}
+	for number, zone := range slices.Sorted(maps.Keys(nodes)) {
+		if byZone[zone] = 1. / 3 / float64(len(nodes)-10); number%(len(nodes)/10) == 4 {
+			byZone[zone] = 2. / 3 / 10
+		}
+	}
+	return byZone
+}
+
 // TestManyZonesPublishRarely checks zones with few connections each, of which some always have fewer than others by
-// chance. Zones have equal numbers of nodes, and one to six parts of the endpoints.
+// chance.
 func TestManyZonesPublishRarely(t *testing.T) {
 	for _, zones := range []int{100, 500} {
-		endpoints, assumed, oneZone, tenZones := map[string]float64{}, map[string]float64{}, map[string]float64{}, map[string]float64{}
-		for number := range zones {
-			zone := fmt.Sprintf("z%03d", number)
-			endpoints[zone] = []float64{1, 2, 1, 4, 1, 3, 2, 1, 1, 6}[number%10] / 2.2 / float64(zones)
-			assumed[zone], oneZone[zone], tenZones[zone] = 1/float64(zones), 0.2/float64(zones-1), 1./3/float64(zones-10)
-			if number%(zones/10) == 4 {
-				tenZones[zone] = 2. / 3 / 10
-			}
-		}
-		oneZone["z004"] = 0.8
+		endpoints, assumed := manyZones(zones)
 		for _, c := range []struct {
 			name string
 			asks map[string]float64
 			most map[float64]float64 // by rate: the maximum load of the busiest endpoint
 		}{
 			{"as assumed", assumed, map[float64]float64{500: 1.21, 20: 1.21, 1: 1.21}},
-			{"one zone 80 %", oneZone, map[float64]float64{500: 1.25, 20: 1.25, 1: 1.30}},
-			{"ten zones two thirds", tenZones, map[float64]float64{500: 1.25, 20: 1.45, 1: 1.65}},
+			{"one zone 80 %", concentrated(assumed, "z004", 0.8), map[float64]float64{500: 1.25, 20: 1.25, 1: 1.30}},
+			{"ten zones two thirds", tenZones(assumed), map[float64]float64{500: 1.25, 20: 1.45, 1: 1.65}},
 		} {
 			for rate, limit := range c.most {
 				t.Run(fmt.Sprintf("%d zones, %s, %g per second", zones, c.name, rate), func(t *testing.T) {
@@ -218,11 +104,11 @@ func TestChangePointIsDetected(t *testing.T) {
 				for seed := range uint64(9) {
 					w := newSimulation(seed, endpoints, endpoints)
 					for w.now < time.Hour {
-						w.step(rate, skewedTo(endpoints, "b"))
+						w.step(rate, concentrated(endpoints, "b", 0.8))
 					}
-					jumped := skewedTo(endpoints, "c")
+					jumped := concentrated(endpoints, "c", 0.8)
 					// They move in the middle of an interval.
-					changed := w.step(rate, blendShares(skewedTo(endpoints, "b"), jumped, 0.5)).ChangePoint
+					changed := w.step(rate, blendShares(concentrated(endpoints, "b", 0.8), jumped, 0.5)).ChangePoint
 					for range intervals - 1 {
 						changed = w.step(rate, jumped).ChangePoint || changed
 					}
@@ -238,32 +124,67 @@ func TestChangePointIsDetected(t *testing.T) {
 	}
 }
 
+// TestClientsThatMoveOften checks clients that move to and fro each five minutes, in the middle of an interval. That is
+// no oscillation: they do not follow the plan.
+func TestClientsThatMoveOften(t *testing.T) {
+	for _, rate := range []float64{20, 500} {
+		for _, s := range exampleShapes {
+			w, above := newSimulation(1, s.endpoints, s.nodes), 0
+			places := []map[string]float64{concentrated(s.nodes, s.from, 1), concentrated(s.nodes, s.to, 1)}
+			for w.now < 6*time.Hour {
+				number := int(w.now / interval)
+				demand := places[number/10%2]
+				if number%10 == 0 {
+					demand = blendShares(demand, places[(number/10+1)%2], 0.5)
+				}
+				d := w.step(rate, demand)
+				if d.Oscillates {
+					t.Fatalf("%s, %g per second: oscillation at %v", s.name, rate, w.now)
+				}
+				if w.now > 3*time.Hour && w.maxLoad(places[number/10%2]) > 1.25 {
+					above++
+				}
+			}
+			// After the first interval only half of the move is known.
+			if above > 36 {
+				t.Errorf("%s, %g per second: above 1.25 after %d of 360 intervals, want 36", s.name, rate, above)
+			}
+		}
+	}
+}
+
+// runDiurnal simulates a day in which the demand of each zone varies from 0.2 to 1.8 times its assumed share. It calls
+// busiest with the highest load after each interval, from ten minutes on.
+func (s *simulation) runDiurnal(rate float64, busiest func(float64)) {
+	for s.now < 24*time.Hour {
+		demand, sum := map[string]float64{}, 0.0
+		for i, zone := range slices.Sorted(maps.Keys(s.endpoints)) {
+			phase := s.now.Hours()/24 + float64(i)/float64(len(s.endpoints))
+			demand[zone] = s.assumed[zone] * (1 + 0.8*math.Sin(2*math.Pi*phase))
+			sum += demand[zone]
+		}
+		for zone := range demand {
+			demand[zone] /= sum
+		}
+		s.step(rate, demand)
+		if s.now > 10*time.Minute && busiest != nil {
+			busiest(s.maxLoad(demand))
+		}
+	}
+}
+
 func TestDiurnalDemand(t *testing.T) {
 	// Differences below 0.2 percentage points are ignored: 1/12 of the demand of a zone with one of 43 endpoints.
 	maxLoads := map[string]float64{"4-4-3": 1.28, "6-1-1": 1.28, "40-1-1-1": 1.36}
 	for shape, endpoints := range clusterShapes() {
 		t.Run(shape, func(t *testing.T) {
 			w, highest, above := newSimulation(1, endpoints, endpoints), 0.0, 0
-			for w.now < 24*time.Hour {
-				demand, sum := map[string]float64{}, 0.0
-				for i, zone := range slices.Sorted(maps.Keys(endpoints)) {
-					phase := w.now.Hours()/24 + float64(i)/float64(len(endpoints))
-					demand[zone] = endpoints[zone] * (1 + 0.8*math.Sin(2*math.Pi*phase))
-					sum += demand[zone]
-				}
-				for zone := range demand {
-					demand[zone] /= sum
-				}
-				w.step(500, demand)
-				if w.now <= 10*time.Minute {
-					continue
-				}
-				busiest := w.maxLoad(demand)
+			w.runDiurnal(500, func(busiest float64) {
 				highest = max(highest, busiest)
 				if busiest > 1.28 {
 					above++
 				}
-			}
+			})
 			t.Logf("busiest %.3f, above 1.28 in %d intervals; published %d times", highest, above, len(w.publishedAt))
 			if highest > maxLoads[shape] || above > 24*120/20 || len(w.publishedAt) > 400 {
 				t.Errorf("busiest %.3f, above 1.28 in %d intervals of 2880, published %d times; want at most %.2f, 144 and 400",
@@ -299,7 +220,7 @@ func TestFewConnectionsAreNotPublished(t *testing.T) {
 func TestBelowThresholdDeletesDemand(t *testing.T) {
 	w := newSimulation(1, threeZones(), threeZones())
 	for w.now < time.Hour {
-		w.step(1, skewedTo(threeZones(), "b"))
+		w.step(1, concentrated(threeZones(), "b", 0.8))
 	}
 	if w.reasons[demand.First] != 1 {
 		t.Fatalf("reasons %v, want First once", w.reasons)
@@ -317,10 +238,10 @@ func TestBelowThresholdDeletesDemand(t *testing.T) {
 
 func TestNewLeaderKeepsPublishedDemand(t *testing.T) {
 	w := newSimulation(1, threeZones(), threeZones())
-	w.estimator.SetPublished(skewedTo(threeZones(), "b"))
-	w.published = skewedTo(threeZones(), "b")
+	w.estimator.SetPublished(concentrated(threeZones(), "b", 0.8), nil, 0)
+	w.published = concentrated(threeZones(), "b", 0.8)
 	for w.now < 40*time.Minute {
-		w.step(500, skewedTo(threeZones(), "b"))
+		w.step(500, concentrated(threeZones(), "b", 0.8))
 	}
 	if w.reasons[demand.BelowThreshold] != 0 || w.reasons[demand.First] != 0 || len(w.publishedAt) > 2 {
 		t.Errorf("published at %v, reasons %v; want the published shares to stay", w.publishedAt, w.reasons)
@@ -354,7 +275,7 @@ func TestNewLeaderWithFewConnectionsPublishesNothing(t *testing.T) {
 	for _, rate := range []float64{0, 0.05, 0.2, 1, 2, 20} {
 		for seed := range uint64(20) {
 			w := newSimulation(seed, assumed, assumed)
-			w.estimator.SetPublished(published)
+			w.estimator.SetPublished(published, nil, 0)
 			w.published = published
 			for w.now < 10*time.Minute {
 				w.step(rate, published)
@@ -363,6 +284,62 @@ func TestNewLeaderWithFewConnectionsPublishesNothing(t *testing.T) {
 				t.Errorf("%v connections/s, seed %d: published at %v a share of %.2f for zone a, although the published one is still right",
 					rate, seed, w.publishedAt, w.published["a"])
 			}
+		}
+	}
+}
+
+// TestEffectiveNodes checks how concentrated the nodes are that connect, whatever the zones.
+func TestEffectiveNodes(t *testing.T) {
+	for _, c := range []struct {
+		perZone  int // nodes that connect, in each of two zones
+		all      int // all nodes
+		rate     float64
+		min, max int32
+	}{
+		{1, 10_000, 0.5, 2, 2}, {1, 10_000, 20, 2, 2}, {1, 10_000, 500, 2, 2}, {3, 10_000, 20, 4, 4},
+		{500, 10_000, 20, 512, 1024}, {500, 10_000, 500, 512, 1024}, {500, 10_000, 0.5, 0, 0},
+		{500, 1000, 20, 0, 0}, {500, 4000, 500, 0, 0}, // too many to matter
+	} {
+		changes := 0
+		for seed := range uint64(5) {
+			w := newSimulation(seed, proportions(1, 1), proportions(1, 1))
+			w.nodes, w.allNodes = c.perZone, c.all
+			last := int32(-1)
+			for w.now < 2*time.Hour {
+				d := w.step(c.rate, proportions(1, 1))
+				if w.now > 10*time.Minute {
+					if d.EffectiveNodes < c.min || d.EffectiveNodes > c.max {
+						t.Fatalf("2 x %d nodes, %g per second, at %v: %d, want %d to %d", c.perZone, c.rate, w.now, d.EffectiveNodes, c.min, c.max)
+					}
+					if d.EffectiveNodes != last {
+						changes++
+					}
+					last = d.EffectiveNodes
+				}
+			}
+		}
+		if changes > 7 { // the first value of each of five
+			t.Errorf("2 x %d nodes, %g per second: %d different values in succession", c.perZone, c.rate, changes)
+		}
+	}
+}
+
+// TestEffectiveNodesFollowClients checks that the number changes with the clients. On the way to a larger number it may
+// stay at half of it.
+func TestEffectiveNodesFollowClients(t *testing.T) {
+	w := newSimulation(1, proportions(1, 1), proportions(1, 1))
+	for _, c := range []struct {
+		perZone  int
+		rate     float64
+		min, max int32
+	}{{1, 20, 2, 2}, {16, 20, 16, 32}, {1, 20, 2, 2}, {1, 1, 2, 2}, {500, 1, 64, 1024}} {
+		w.nodes = c.perZone
+		var got int32
+		for range 360 {
+			got = w.step(c.rate, proportions(1, 1)).EffectiveNodes
+		}
+		if got < c.min || got > c.max {
+			t.Errorf("2 x %d nodes, %g per second: %d, want %d to %d", c.perZone, c.rate, got, c.min, c.max)
 		}
 	}
 }

@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"os"
 	"slices"
 	"testing"
+	"text/tabwriter"
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
@@ -172,4 +174,131 @@ func (s *simulation) runLoop(l loop, byZone map[string]float64, rate float64) lo
 	}
 	result.published, result.moves = s.publishedSince(90*time.Minute), maxShare-minShare
 	return result
+}
+
+// pair is two Services that call each other: each call to the first makes one to the second, and each of those makes
+// back calls to the first. So the endpoints of one are the clients of the other, and the demand on either depends on
+// the plan of the other.
+type pair struct {
+	first, second *simulation
+	external      map[string]float64 // calls of other clients to the first one, per second
+	back          float64
+}
+
+// demands returns the calls to both, per second, in equilibrium.
+func (p pair) demands() (first, second map[string]float64) {
+	first = p.external
+	for range 200 {
+		second = p.first.loads(first)
+		next := p.second.loads(second)
+		for zone, calls := range next {
+			next[zone] = p.external[zone] + p.back*calls
+		}
+		first = next
+	}
+	return first, second
+}
+
+// step simulates an interval, and returns the highest load of an endpoint of either one.
+func (p pair) step() (busiest float64) {
+	first, second := p.demands()
+	for service, calls := range map[*simulation]map[string]float64{p.first: first, p.second: second} {
+		rate, shares := 0.0, map[string]float64{}
+		for _, zone := range slices.Sorted(maps.Keys(calls)) {
+			rate += calls[zone]
+		}
+		for zone := range calls {
+			shares[zone] = calls[zone] / rate
+		}
+		busiest = max(busiest, service.maxLoad(shares))
+		service.step(rate, shares)
+	}
+	return busiest
+}
+
+// pairResult has the loads of the busiest endpoint in the last of four hours, and the publications in that hour.
+// assumed is the load with assumed demand.
+type pairResult struct{ assumed, mean, highest, publications float64 }
+
+func (p pair) run() pairResult {
+	result := pairResult{assumed: p.step()}
+	for p.first.now < 4*time.Hour {
+		busiest := p.step()
+		if p.first.now > 3*time.Hour {
+			result.mean += busiest / 120
+			result.highest = max(result.highest, busiest)
+		}
+	}
+	result.publications = float64(p.first.publishedSince(3*time.Hour) + p.second.publishedSince(3*time.Hour))
+	return result
+}
+
+// pairs returns pairs of Services by name, with endpoints and other clients in different zones.
+func pairs(seed uint64) map[string]pair {
+	alike, all := proportions(1, 1, 1), map[string]pair{}
+	for name, endpoints := range map[string][2]map[string]float64{
+		"4-4-3 and 3-4-4": {proportions(4, 4, 3), proportions(3, 4, 4)}, "6-1-1 and 1-1-6": {proportions(6, 1, 1), proportions(1, 1, 6)},
+		"6-1-1 and 6-1-1": {proportions(6, 1, 1), proportions(6, 1, 1)}, "1-2-3 and 3-2-1": {proportions(1, 2, 3), proportions(3, 2, 1)},
+	} {
+		for clients, external := range map[string]map[string]float64{"alike": alike, "one zone 80 %": concentrated(alike, "b", 0.8)} {
+			for _, back := range []float64{0.7, 0.9} {
+				calls := map[string]float64{}
+				for zone, share := range external {
+					calls[zone] = 50 * share
+				}
+				all[fmt.Sprintf("%s, clients %s, %g calls back", name, clients, back)] = pair{
+					newSimulation(seed, endpoints[0], alike), newSimulation(seed+1000, endpoints[1], alike), calls, back,
+				}
+			}
+		}
+	}
+	return all
+}
+
+// TestPairsComeToRest checks that the bound holds for most of the time although demand changes with the plan.
+func TestPairsComeToRest(t *testing.T) {
+	for name, p := range pairs(1) {
+		t.Run(name, func(t *testing.T) {
+			got := p.run()
+			t.Logf("%+v", got)
+			if got.mean > 1.3 || got.publications > 30 {
+				t.Errorf("in the fourth hour: %+v, want a mean of at most 1.3 and 30 publications", got)
+			}
+		})
+	}
+}
+
+// TestOscillationEnds checks that changes are followed again when demand no longer changes with the plan.
+func TestOscillationEnds(t *testing.T) {
+	service := pairs(1)["6-1-1 and 1-1-6, clients alike, 0.9 calls back"]
+	for service.first.now < 30*time.Minute {
+		service.step()
+	}
+	w, alike := service.first, proportions(1, 1, 1)
+	if !w.step(50, alike).Oscillates {
+		t.Fatal("no oscillation was detected")
+	}
+	for w.now < 2*time.Hour {
+		w.step(50, alike)
+	}
+	for range 2 {
+		w.step(50, concentrated(alike, "b", 0.8))
+	}
+	if busiest := w.maxLoad(concentrated(alike, "b", 0.8)); w.step(50, alike).Oscillates || busiest > 1.25 {
+		t.Errorf("two intervals after clients moved, the busiest endpoint gets %.2f of the mean", busiest)
+	}
+}
+
+// BenchmarkPairs prints the load of the busiest endpoint of two Services that call each other.
+func BenchmarkPairs(b *testing.B) {
+	for b.Loop() {
+		w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(w, "\n\tassumed\tmean\thighest\tpublications")
+		all := pairs(1)
+		for _, name := range slices.Sorted(maps.Keys(all)) {
+			got := all[name].run()
+			fmt.Fprintf(w, "%s\t%.2f\t%.2f\t%.2f\t%g\n", name, got.assumed, got.mean, got.highest, got.publications)
+		}
+		w.Flush()
+	}
 }

@@ -66,7 +66,7 @@ func newObject(
 		object = existing.DeepCopy()
 	}
 	object.Zones = zoneDemands(decision, round.AssumedZones)
-	object.EffectiveNodes = decision.EffectiveNodes
+	object.EffectiveNodes, object.Averaged = decision.EffectiveNodes, decision.Oscillates
 	if len(object.Zones) > v1alpha1.MaxZones {
 		return nil, fmt.Errorf("build the ServiceDemand of Service %s/%s: %d zones, at most %d allowed; "+
 			"using assumed demand: list its clients, or merge zones",

@@ -38,11 +38,11 @@ func TestSamplesHaveOpenConnectionsAndPairs(t *testing.T) {
 	for interval, want := range map[time.Duration]Sample{
 		30 * time.Second: {
 			Took: 30 * time.Second, Zones: map[string]float64{"a": 90, "b": 0, "c": 1}, Open: map[string]float64{"a": 5, "b": 7, "c": maxOpen},
-			Pairs: 30*29 + 60*59,
+			Pairs: 30*29 + 60*59, Nodes: 4,
 		},
 		15 * time.Second: {
 			Took: 15 * time.Second, Zones: map[string]float64{"a": 45, "b": 0, "c": 0.5}, Open: map[string]float64{"a": 5, "b": 7, "c": maxOpen},
-			Pairs: 15*14 + 30*29,
+			Pairs: 15*14 + 30*29, Nodes: 4,
 		},
 	} {
 		z := f.groupByZone(midnight, nodes, &Round{})

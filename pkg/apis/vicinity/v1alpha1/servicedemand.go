@@ -42,6 +42,9 @@ type ServiceDemand struct {
 	// EffectiveNodes is the number of nodes with equal demand that would be as concentrated as the nodes that connect
 	// (Kish's effective sample size), rounded down to a power of two. 0 means that it is unknown.
 	EffectiveNodes int32 `json:"effectiveNodes,omitempty"`
+	// Averaged is set if the demand changed to and fro with the plans made for it: the shares are the mean of up to two
+	// hours.
+	Averaged bool `json:"averaged,omitempty"`
 	// NodesReporting of NodesTotal nodes with a proxy have reported their counts.
 	NodesReporting int32 `json:"nodesReporting"`
 	NodesTotal     int32 `json:"nodesTotal"`

@@ -37,6 +37,9 @@ func (l *Load) setDemand(cluster *model.Cluster, decision selection.Decision, lo
 		l.Measured.OpenConnections = roundedShares(open)
 		l.Demand += " Open connections: " + zoneSharesText(largestFirst(open), open) + "."
 	}
+	if l.Measured.Averaged = m.Averaged; m.Averaged {
+		l.Demand += " It changed to and fro with the plans made for it, so this is a mean of up to two hours."
+	}
 	l.Demand += assumedZonesText(m.Demand.AssumedZones)
 	l.setWaiting(cluster, decision.Service)
 	busiest := m.AssumedBusiest()

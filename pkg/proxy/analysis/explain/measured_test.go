@@ -106,11 +106,11 @@ func TestLoadReportsOpenConnectionsAndAssumedZones(t *testing.T) {
 	cluster, active := measuredCluster(), model.DemandActive
 	cluster.Apply(model.Change{DemandState: &active, Demands: map[model.ObjectName]*model.Demand{web().Name: {
 		Zones: map[string]uint32{"zone-a": 100_000, "zone-b": 900_000}, Open: map[string]uint32{"zone-a": 700_000, "zone-b": 300_000},
-		AssumedZones: []string{"", "zone-a"}, NodesTotal: 3,
+		AssumedZones: []string{"", "zone-a"}, NodesTotal: 3, Averaged: true,
 	}}})
 	load := onlyPort(t, cluster).Load
-	const want = "zone-b 90 %, zone-a 10 %. Open connections: zone-a 70 %, zone-b 30 %. Zones with a proxy that never reported count as " +
-		"assumed: no zone, zone-a."
+	const want = "zone-b 90 %, zone-a 10 %. Open connections: zone-a 70 %, zone-b 30 %. It changed to and fro with the plans made for it, " +
+		"so this is a mean of up to two hours. Zones with a proxy that never reported count as assumed: no zone, zone-a."
 	if !strings.HasSuffix(load.Demand, want) {
 		t.Errorf("the demand is %q, want the end %q", load.Demand, want)
 	}

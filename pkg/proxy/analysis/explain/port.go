@@ -182,6 +182,8 @@ type Measured struct {
 	OpenConnections map[string]float64 `json:"openConnections,omitempty"`
 	// AssumedZones are the zones with a proxy that never reported, sorted: they have at least their assumed demand.
 	AssumedZones []string `json:"assumedZones,omitempty"`
+	// Averaged is set if the demand changed to and fro with the plans made for it.
+	Averaged bool `json:"averaged,omitempty"`
 }
 
 // EndpointLoad is the expected load of one endpoint with the bound, and without it.

@@ -75,7 +75,8 @@ func ServiceDemand(object *v1alpha1.ServiceDemand) (*model.Demand, field.ErrorLi
 	}
 	slices.Sort(assumed)
 	return &model.Demand{
-		Zones: byZone, Open: open, AssumedZones: assumed, EffectiveNodes: uint64(object.EffectiveNodes), ObservedAt: object.ObservedAt.UTC(),
+		Zones: byZone, Open: open, AssumedZones: assumed, EffectiveNodes: uint64(object.EffectiveNodes),
+		Averaged: object.Averaged, ObservedAt: object.ObservedAt.UTC(),
 		NodesReporting: int(object.NodesReporting), NodesTotal: int(object.NodesTotal), ConnectionsPerMinute: uint64(object.ConnectionsPerMinute),
 	}, nil
 }

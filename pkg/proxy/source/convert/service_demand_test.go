@@ -38,15 +38,16 @@ func TestServiceDemandConversion(t *testing.T) {
 // TestServiceDemandOfOpenConnections also covers zones that are assumed, and the concentration of nodes.
 func TestServiceDemandOfOpenConnections(t *testing.T) {
 	object := webDemand()
-	object.EffectiveNodes = 4
+	object.EffectiveNodes, object.Averaged = 4, true
 	object.Zones[2].OpenPPM, object.Zones[2].Assumed = 700_000, true
 	object.Zones[0].OpenPPM, object.Zones[0].Assumed = 300_000, true
 	got, errs := ServiceDemand(object)
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}
-	want := &model.Demand{Open: map[string]uint32{"": 300_000, "zone-b": 700_000}, AssumedZones: []string{"", "zone-b"}, EffectiveNodes: 4}
-	got = &model.Demand{Open: got.Open, AssumedZones: got.AssumedZones, EffectiveNodes: got.EffectiveNodes}
+	want := &model.Demand{Open: map[string]uint32{"": 300_000, "zone-b": 700_000}, AssumedZones: []string{"", "zone-b"}, EffectiveNodes: 4,
+		Averaged: true}
+	got = &model.Demand{Open: got.Open, AssumedZones: got.AssumedZones, EffectiveNodes: got.EffectiveNodes, Averaged: got.Averaged}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("demand (-want +got):\n%s", diff)
 	}

@@ -54,8 +54,8 @@ func TestAddressIsServedOnceItIsFree(t *testing.T) {
 		t.Errorf("status %d, %d bytes; want metrics", status, len(body))
 	}
 	const want = "level=ERROR msg=\"failed to serve on an address; retrying\""
-	if ended := d.stop(t); ended.status != 0 || strings.Count(ended.stderr, want) != 1 {
-		t.Errorf("ended with %+v, want status 0 and one line with %q", ended, want)
+	if result := d.stop(t); result.status != 0 || strings.Count(result.stderr, want) != 1 {
+		t.Errorf("exited with %+v, want status 0 and one line with %q", result, want)
 	}
 }
 

@@ -73,8 +73,8 @@ func TestTheDaemonFollowsAddressesAndEndpoints(t *testing.T) {
 	t.Run("a UDP flow ends with its endpoint, and is counted", func(t *testing.T) {
 		d.removeEndpoint(t, folder)
 	})
-	if ended := d.stop(t); ended.status != 0 {
-		t.Errorf("the daemon ended with %+v, want 0", ended)
+	if result := d.stop(t); result.status != 0 {
+		t.Errorf("the daemon exited with %+v, want 0", result)
 	}
 }
 

@@ -184,8 +184,8 @@ func TestTheDaemonCountsTraffic(t *testing.T) {
 			t.Errorf("the metrics lack %s, or it is 0", series)
 		}
 	}
-	if ended := daemon.stop(t); ended.status != 0 {
-		t.Errorf("%+v", ended)
+	if result := daemon.stop(t); result.status != 0 {
+		t.Errorf("%+v", result)
 	}
 }
 

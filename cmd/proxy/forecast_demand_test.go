@@ -171,13 +171,13 @@ func TestEachNumberNamesItsDemand(t *testing.T) {
 	}
 }
 
-// TestMeasuredDemandIsRecommended: measured demand is recommended for a bound that is planned without it, in addition
-// to the clients that it names. A new bound is planned with it from the start.
+// TestMeasuredDemandIsRecommended: measured demand is recommended for a load bound that is planned without it, in
+// addition to the clients that the Service names. A new load bound is planned with it from the start.
 func TestMeasuredDemandIsRecommended(t *testing.T) {
 	const (
-		adviceForBound = "shop/web: With its bound planned with measured demand, the busiest endpoint expects 1.20 times the mean instead of " +
-			"1.92, and 50 % stay in the zone instead of 68 %."
-		adviceForNewBound = "with a bound of 120%, planned with measured demand, no endpoint expects more than 1.20 times"
+		adviceForBound = "shop/web: With its load bound planned with measured demand, the expected load of the busiest endpoint is 1.20 " +
+			"times the mean instead of 1.92, and 50 % stay in the zone instead of 68 %."
+		adviceForNewBound = "with a load bound of 120%, planned with measured demand, the highest expected load is 1.20 times"
 		noAdvice          = "No other setting keeps more connections in their zone"
 	)
 	unbounded := strings.Replace(boundedState("", demandOfWeb), ", vicinity.dev/max-load: 120%", "", 1)
@@ -195,7 +195,7 @@ func TestMeasuredDemandIsRecommended(t *testing.T) {
 		"no bound": {unbounded, adviceForNewBound,
 			[]string{`vicinity.dev/demand-source: "measured"`, `vicinity.dev/max-load: "120%"`}},
 		"no bound, and nothing is measured": {
-			strings.Replace(unbounded, demandOfWeb, "", 1), "with a bound of 120% no endpoint expects", []string{`vicinity.dev/max-load: "120%"`},
+			strings.Replace(unbounded, demandOfWeb, "", 1), "with a load bound of 120% the highest expected load is", []string{`vicinity.dev/max-load: "120%"`},
 		},
 	} {
 		got := proxyCommand(t, "forecast", "--manifests", writeState(t, test.state))

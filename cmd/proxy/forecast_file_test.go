@@ -116,25 +116,26 @@ func TestViolatedBoundIsExplainedWithAFix(t *testing.T) {
 		"a bound": {
 			keys + `, vicinity.dev/max-load: 120%`,
 			[]string{
-				" measured\n", "shop/web: 10.244.0.1:80 expects 2.00 times the mean, more than its bound of 120% allows: the bound is planned with " +
-					"one client per Node, or the weight in its label vicinity.dev/demand-weight, and this is a forecast " +
-					"with the demand in the file of --demand.",
-				"shop/web: With its bound planned with measured demand, the busiest endpoint expects 1.20 times the mean instead of 2.00",
+				" measured\n", "shop/web: The expected load of 10.244.0.1:80 is 2.00 times the mean, more than the load bound of 120% allows: " +
+					"the bound is planned with one client per Node, or the weight in its label vicinity.dev/demand-weight, and this is a " +
+					"forecast with the demand in the file of --demand.",
+				"shop/web: With its load bound planned with measured demand, the expected load of the busiest endpoint is 1.20 times the mean " +
+					"instead of 2.00",
 				`vicinity.dev/demand-source: "measured"`,
 			}, "No other setting",
 		},
 		"no bound": {
-			keys, []string{" 120% measured\n", "with a bound of 120%, planned with measured demand, no endpoint expects more than 1.20 times",
-				`vicinity.dev/max-load: "120%"`, `vicinity.dev/demand-source: "measured"`}, "with a bound of 120% no endpoint",
+			keys, []string{" 120% measured\n", "with a load bound of 120%, planned with measured demand, the highest expected load is 1.20 times",
+				`vicinity.dev/max-load: "120%"`, `vicinity.dev/demand-source: "measured"`}, "with a load bound of 120% the highest",
 		},
 		"a bound that the topology keys prevent": {
 			`vicinity.dev/topology-keys: topology.kubernetes.io/zone, vicinity.dev/max-load: 120%`,
-			[]string{" see below\n", "more than its bound of 120% allows: its topology keys allow some clients no other endpoints."},
-			"With its bound planned",
+			[]string{" see below\n", "more than the load bound of 120% allows: its topology keys allow some clients no other endpoints."},
+			"With its load bound planned",
 		},
 		"a bound with the setting measured": {
 			keys + `, vicinity.dev/max-load: 120%, vicinity.dev/demand-source: measured`,
-			[]string{string(v1alpha1.NoUsableDemand), "more than its bound of 120% allows"}, "With its bound planned",
+			[]string{string(v1alpha1.NoUsableDemand), "more than the load bound of 120% allows"}, "With its load bound planned",
 		},
 	} {
 		got := proxyCommand(t, "forecast", "--manifests", threeZonesWith(t, noAnnotations, "annotations: {"+test.annotations+"}"), "--demand",

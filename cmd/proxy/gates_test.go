@@ -73,31 +73,31 @@ func TestTheGateIsOffAfterARestart(t *testing.T) {
 		startUDPEcho(t, namespace, addr)
 	}
 	folder := writeState(t, externalIPState)
-	const dialled = externalIP + ":53"
+	const externalDNS = externalIP + ":53"
 
 	d := startDaemon(t, namespace, "--manifests", folder)
-	if !d.responds(t, dialled) || d.flowsFrom(t, externalIP) == 0 {
+	if !d.responds(t, externalDNS) || d.flowsFrom(t, externalIP) == 0 {
 		t.Fatal("the external IP is not served by default")
 	}
-	if ended := d.stop(t); ended.status != 0 || strings.Contains(ended.stderr, notServed) {
-		t.Fatalf("%+v", ended)
+	if result := d.stop(t); result.status != 0 || strings.Contains(result.stderr, notServed) {
+		t.Fatalf("%+v", result)
 	}
 	d = startDaemon(t, namespace, "--manifests", folder, "--config", configFile(t, gateOff))
-	if d.responds(t, dialled) || !d.responds(t, dnsService) || strings.Contains(listRules(namespace), externalIP) {
+	if d.responds(t, externalDNS) || !d.responds(t, dnsService) || strings.Contains(listRules(namespace), externalIP) {
 		t.Error("the external IP is served, or the ClusterIP is not")
 	}
 	wait.Until(t, "the flows to the external IP have ended", func() bool { return d.flowsFrom(t, externalIP) == 0 })
-	ended := d.stop(t)
-	if ended.status != 0 || strings.Count(ended.stderr, notServed) != 2 || strings.Contains(ended.stderr, "has no effect here") {
-		t.Errorf("the log lacks a line for each external IP, or has one about a setting without effect: %+v", ended)
+	result := d.stop(t)
+	if result.status != 0 || strings.Count(result.stderr, notServed) != 2 || strings.Contains(result.stderr, "has no effect here") {
+		t.Errorf("the log lacks a line for each external IP, or has one about a setting without effect: %+v", result)
 	}
 }
 
 // flowsFrom counts the UDP flows that were sent to an address and translated to an endpoint.
-func (d *daemonUnderTest) flowsFrom(t *testing.T, dialled string) int {
+func (d *daemonUnderTest) flowsFrom(t *testing.T, origDst string) int {
 	t.Helper()
 	return d.countFlows(t, unix.IPPROTO_UDP, func(flow *netlink.ConntrackFlow) bool {
-		return flow.Forward.DstIP.String() == dialled && flow.Reverse.SrcIP.String() != dialled
+		return flow.Forward.DstIP.String() == origDst && flow.Reverse.SrcIP.String() != origDst
 	})
 }
 
@@ -122,8 +122,8 @@ func TestGatesDisablePages(t *testing.T) {
 	if exit != 0 || !node.InSync || node.Proxy == nil {
 		t.Errorf("without /flagz: exit status %d, %+v", exit, node)
 	}
-	if ended := d.stop(t); ended.status != 0 {
-		t.Errorf("%+v", ended)
+	if result := d.stop(t); result.status != 0 {
+		t.Errorf("%+v", result)
 	}
 }
 

@@ -47,8 +47,8 @@ func TestObjectTextsAreEscapedInTheLog(t *testing.T) {
 		if found := hostile.Found(got.stdout + got.stderr); found != "" {
 			t.Errorf("the output of status: %s", found)
 		}
-		ended := d.stop(t)
-		if found := hostile.Found(ended.stderr); found != "" || !strings.Contains(ended.stderr, hostile.Line) {
+		result := d.stop(t)
+		if found := hostile.Found(result.stderr); found != "" || !strings.Contains(result.stderr, hostile.Line) {
 			t.Errorf("the log in the format %s has control characters, or no hostile text: %s", format, found)
 		}
 	}

@@ -68,9 +68,9 @@ func TestConnectionLimitOnLoopback(t *testing.T) {
 	}
 	wait.Until(t, "new connections are within the limit", func() bool { d.expectClosed(t, ipv6); return d.countOutcomes(t).unreachable >= 10 })
 	d.expectEcho(t, d.dialTCP(t, ipv4))
-	ended := d.stop(t)
-	if lines := strings.Count(ended.stderr, "\n"); ended.status != 0 || lines > 20 || strings.Contains(ended.stderr, "30080") {
-		t.Errorf("status, or %d log lines, some of them about connections: %+v", lines, ended)
+	result := d.stop(t)
+	if lines := strings.Count(result.stderr, "\n"); result.status != 0 || lines > 20 || strings.Contains(result.stderr, "30080") {
+		t.Errorf("status, or %d log lines, some of them about connections: %+v", lines, result)
 	}
 }
 

@@ -45,11 +45,11 @@ func TestNodePortsOnLoopbackReachTheEndpointsOfAllNodes(t *testing.T) {
 			t.Run(family.title+" "+title, func(t *testing.T) {
 				d := startDaemon(t, namespace, splitArgs("--own-tables never --nodeport-addresses primary,localhost --feature-gates "+
 					"KubeProxyNFTablesLocalhostNodePorts=true --manifests "+writeState(t, test.state))...)
-				dialled := net.JoinHostPort(family.loopback, "30080")
-				wait.Until(t, "the proxy listens", func() bool { return d.listens(dialled) })
+				addrPort := net.JoinHostPort(family.loopback, "30080")
+				wait.Until(t, "the proxy listens", func() bool { return d.listens(addrPort) })
 				answers := map[string]bool{}
 				for range 40 {
-					text, err := io.ReadAll(d.dialTCP(t, dialled))
+					text, err := io.ReadAll(d.dialTCP(t, addrPort))
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -92,8 +92,8 @@ func TestWhatLoopbackDoesNotServeIsRefusedAndCounted(t *testing.T) {
 		if got := strings.Contains(namespace.NFT("list", "ruleset"), "localhost-nodeport"); got != test.refused {
 			t.Errorf("%s: the tables have the counters: %t", test.title, got)
 		}
-		if ended := d.stop(t); ended.status != 0 {
-			t.Errorf("%s: %+v", test.title, ended)
+		if result := d.stop(t); result.status != 0 {
+			t.Errorf("%s: %+v", test.title, result)
 		}
 	}
 	// Six datagrams of each family were received while the gate was off.
@@ -131,8 +131,8 @@ func TestNeighboursAreCountedToo(t *testing.T) {
 		t.Errorf("a neighbour's datagrams: %d reached the listener at the node port, and %d the one at another port; want 0 and 5", toPort,
 			toOther)
 	}
-	if ended := d.stop(t); ended.status != 0 {
-		t.Errorf("%+v", ended)
+	if result := d.stop(t); result.status != 0 {
+		t.Errorf("%+v", result)
 	}
 }
 

@@ -59,8 +59,8 @@ func TestStatusComparesTheKernelWithWhatItShouldHold(t *testing.T) {
 		t.Errorf("after a repair: exit status %d, %+v", exit, node.Kernel)
 	}
 
-	if ended := daemon.stop(t); ended.status != 0 && ended.status != -1 {
-		t.Fatalf("%+v", ended)
+	if result := daemon.stop(t); result.status != 0 && result.status != -1 {
+		t.Fatalf("%+v", result)
 	}
 	got := statusIn(t, namespace, at)
 	if got.status != 1 || !strings.Contains(got.stderr, "no Vicinity proxy answers at 127.0.0.1:10549: ") {

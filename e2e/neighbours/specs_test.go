@@ -51,17 +51,17 @@ var (
 )
 
 // frontends returns the addresses of the spec's Service.
-func (s spec) frontends(on *machine) []netip.AddrPort {
+func (s spec) frontends(m *machine) []netip.AddrPort {
 	if s.internal {
 		return addrPorts(servicePort, s.app.clusterIPs()...)
 	}
 	return slices.Concat(addrPorts(servicePort, s.app.externalIPs()...), addrPorts(servicePort, s.app.balancerIPs()...),
-		addrPorts(s.app.nodePort(), on.IPv4, on.IPv6))
+		addrPorts(s.app.nodePort(), m.IPv4, m.IPv6))
 }
 
 // ipv4Frontends returns those of frontends that are IPv4 addresses.
-func (s spec) ipv4Frontends(on *machine) []netip.AddrPort {
-	return slices.DeleteFunc(s.frontends(on), func(addr netip.AddrPort) bool { return addr.Addr().Is6() })
+func (s spec) ipv4Frontends(m *machine) []netip.AddrPort {
+	return slices.DeleteFunc(s.frontends(m), func(addr netip.AddrPort) bool { return addr.Addr().Is6() })
 }
 
 func addrPorts(port uint16, addrs ...netip.Addr) []netip.AddrPort {

@@ -88,9 +88,9 @@ func newTestbed(t *testing.T, flags ...string) *testbed {
 }
 
 // addServer adds a pod that serves.
-func (tb *testbed) addServer(on *machine, name string) *fabric.Pod {
+func (tb *testbed) addServer(m *machine, name string) *fabric.Pod {
 	tb.t.Helper()
-	pod, err := on.AddPod(name)
+	pod, err := m.AddPod(name)
 	must.Succeed(tb.t, err)
 	_, err = pod.Serve(podPort)
 	must.Succeed(tb.t, err)

@@ -71,13 +71,13 @@ func TestFilteredConnectionsAreNotDemand(t *testing.T) {
 			demand := c.countDemand(n)
 			c.apply(web.service(web.withEverything, bounded).Merge(web.endpoints(server)))
 			demand.read()
-			const dialled = "ct status dnat ct direction original"
+			const dnatOriginal = "ct status dnat ct direction original"
 			if !test.byNode && test.hook != "postrouting" { // nft has no reject in postrouting
-				addFilter(t, n, test.hook, test.priority, dialled, "reject")
+				addFilter(t, n, test.hook, test.priority, dnatOriginal, "reject")
 				expect(t, "while a filter rejects the packets", []*fabric.Namespace{client}, web.paths(n, allKinds...), notServed)
 				runNFT(t, n, "", "delete", "table", "inet", "witness")
 			}
-			addFilter(t, n, test.hook, test.priority, dialled, "drop")
+			addFilter(t, n, test.hook, test.priority, dnatOriginal, "drop")
 			var pending dials
 			if !test.byNode { // the node's own socket fails at once
 				pending = dialMany(t, client, clusterIP, many)

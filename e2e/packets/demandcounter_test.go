@@ -49,7 +49,7 @@ func measured(s *model.Service) {
 // countDemand restarts the proxy of a node with a demand counter.
 func (c *cluster) countDemand(n *node) *demandReader {
 	c.t.Helper()
-	frontends, index := demandcounter.NewFrontends(), serviceindex.New(conntrackgc.StaleDialWindow)
+	frontends, index := demandcounter.NewFrontends(), serviceindex.New(conntrackgc.StaleEntryWindow)
 	n.handlers = append(n.handlers, index, frontends)
 	c.restart(n)
 	c.sync(n)

@@ -97,12 +97,12 @@ func expectBound(ctx context.Context, service *corev1.Service, want load) {
 // load counts the connections that each server of a Service got, where each node made the same number.
 type load struct {
 	service string
-	servers probes
+	servers testPods
 	from    map[string]results // by the clients' zone
 }
 
 // loadOf makes a pod on every node connect to all ClusterIPs of a Service.
-func loadOf(ctx context.Context, service *corev1.Service, servers probes) load {
+func loadOf(ctx context.Context, service *corev1.Service, servers testPods) load {
 	GinkgoHelper()
 	const count = 300 // to each family
 	// The measurement is about where connections go, and not about latency on a busy machine.
@@ -140,7 +140,7 @@ func (l load) mean() float64 {
 }
 
 // relativeLoad returns a server's load as a multiple of the mean.
-func (l load) relativeLoad(server probe) float64 {
+func (l load) relativeLoad(server testPod) float64 {
 	count := 0
 	for _, got := range l.from {
 		count += got.Servers[server.name]

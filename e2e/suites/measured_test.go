@@ -41,7 +41,7 @@ var _ = Describe("A bound that is planned for measured demand", Label(measuredDe
 // loadGenerator makes connections to a Service with a load bound. Nine of ten connections come from one zone.
 type loadGenerator struct {
 	service *corev1.Service
-	servers probes
+	servers testPods
 	zone    string
 }
 
@@ -67,7 +67,7 @@ func (l *loadGenerator) dial(ctx context.Context) load {
 	GinkgoHelper()
 	const duration, perClient = 4 * time.Second, 10 // connections of a client in another zone
 	near, far := podClients.inZone(l.zone), podClients.notInZone(l.zone)
-	counts := map[int]probes{perClient: far, 9 * perClient * len(far) / len(near): near}
+	counts := map[int]testPods{perClient: far, 9 * perClient * len(far) / len(near): near}
 	got := load{service: l.service.Name, servers: l.servers, from: map[string]results{}}
 	var mutex sync.Mutex
 	var dialing sync.WaitGroup

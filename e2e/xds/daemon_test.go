@@ -80,8 +80,8 @@ func newTestbedOf(t *testing.T, nodes int, servers ...int) *testbed {
 		must.Succeed(t, err)
 		tb.nodes = append(tb.nodes, node)
 	}
-	for i, on := range servers {
-		pod, err := tb.nodes[on].AddPod(fmt.Sprintf("server-%d", i))
+	for i, index := range servers {
+		pod, err := tb.nodes[index].AddPod(fmt.Sprintf("server-%d", i))
 		must.Succeed(t, err)
 		listener, err := pod.Listen("tcp", net.JoinHostPort(pod.IPv4.String(), fmt.Sprint(serverPort)))
 		must.Succeed(t, err)
@@ -89,7 +89,7 @@ func newTestbedOf(t *testing.T, nodes int, servers ...int) *testbed {
 		greeter := greeterServer(name)
 		go func() { _ = greeter.Serve(listener) }() // until it is stopped
 		t.Cleanup(greeter.Stop)
-		tb.servers = append(tb.servers, server{pod, on, name})
+		tb.servers = append(tb.servers, server{pod, index, name})
 	}
 	var err error
 	tb.near, err = tb.nodes[0].AddPod("near")

@@ -17,18 +17,18 @@ func externalCluster() *model.Cluster {
 	ported.NodePort = 30080
 	change := model.Change{Services: map[model.ObjectName]*model.Service{}, Slices: map[model.ObjectName]*model.EndpointSlice{}}
 	for _, service := range []*model.Service{
-		{Name: decideName("ported"), ClusterIPs: decideAddrs("10.96.1.1", "fd00:96::1:1"), Ports: []model.ServicePort{ported, dns}},
+		{Name: decideName("ported"), ClusterIPs: parseAddrs("10.96.1.1", "fd00:96::1:1"), Ports: []model.ServicePort{ported, dns}},
 		{
-			Name: decideName("addressed"), ClusterIPs: decideAddrs("10.96.1.2", "fd00:96::1:2"), Ports: []model.ServicePort{http},
-			LoadBalancerIPs: decideAddrs("2001:db8::1"),
+			Name: decideName("addressed"), ClusterIPs: parseAddrs("10.96.1.2", "fd00:96::1:2"), Ports: []model.ServicePort{http},
+			LoadBalancerIPs: parseAddrs("2001:db8::1"),
 		},
 		{
-			Name: decideName("loser"), ClusterIPs: decideAddrs("10.96.1.3"), Ports: []model.ServicePort{ported},
-			ExternalIPs: decideAddrs("10.96.1.1"), LoadBalancerIPs: decideAddrs("203.0.113.1"),
+			Name: decideName("loser"), ClusterIPs: parseAddrs("10.96.1.3"), Ports: []model.ServicePort{ported},
+			ExternalIPs: parseAddrs("10.96.1.1"), LoadBalancerIPs: parseAddrs("203.0.113.1"),
 		},
 		{
-			Name: decideName("doubled"), ClusterIPs: decideAddrs("10.96.1.4"), Ports: []model.ServicePort{http},
-			ExternalIPs: decideAddrs("10.96.1.4"),
+			Name: decideName("doubled"), ClusterIPs: parseAddrs("10.96.1.4"), Ports: []model.ServicePort{http},
+			ExternalIPs: parseAddrs("10.96.1.4"),
 		},
 	} {
 		service.Created, service.ExternalTrafficLocal = time.Unix(int64(len(change.Services)), 0), true

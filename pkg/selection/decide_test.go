@@ -25,16 +25,16 @@ func decideCluster() *model.Cluster {
 	http := model.ServicePort{Name: "http", Protocol: model.TCP, Port: 80}
 	for _, service := range []*model.Service{
 		{
-			Created: time.Unix(1, 0), Name: decideName("web"), ClusterIPs: decideAddrs("fd00:96::1", "10.96.0.1"),
+			Created: time.Unix(1, 0), Name: decideName("web"), ClusterIPs: parseAddrs("fd00:96::1", "10.96.0.1"),
 			Ports:    []model.ServicePort{http, {Name: "dns", Protocol: model.UDP, Port: 53}},
 			Topology: policy.Topology{Keys: []policy.Key{policy.Zone}},
 		},
 		{
-			Created: time.Unix(2, 0), Name: decideName("late"), ClusterIPs: decideAddrs("10.96.0.1", "fd00:96::2"),
+			Created: time.Unix(2, 0), Name: decideName("late"), ClusterIPs: parseAddrs("10.96.0.1", "fd00:96::2"),
 			Ports: []model.ServicePort{http},
 		},
-		{Name: decideName("local-only"), ClusterIPs: decideAddrs("10.96.0.3"), Ports: []model.ServicePort{http}, InternalTrafficLocal: true},
-		{Name: decideName("portless"), ClusterIPs: decideAddrs("10.96.0.4")},
+		{Name: decideName("local-only"), ClusterIPs: parseAddrs("10.96.0.3"), Ports: []model.ServicePort{http}, InternalTrafficLocal: true},
+		{Name: decideName("portless"), ClusterIPs: parseAddrs("10.96.0.4")},
 	} {
 		change.Services[service.Name] = service
 	}
@@ -59,7 +59,7 @@ func decideName(name string) model.ObjectName {
 	return model.ObjectName{Namespace: "default", Name: name}
 }
 
-func decideAddrs(texts ...string) []netip.Addr {
+func parseAddrs(texts ...string) []netip.Addr {
 	var addrs []netip.Addr
 	for _, text := range texts {
 		addrs = append(addrs, netip.MustParseAddr(text))

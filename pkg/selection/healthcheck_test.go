@@ -88,7 +88,7 @@ func TestHealthCheckCountsReadyAddressesOnThisNode(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cluster, change := model.NewCluster("node-1"), model.Change{Slices: map[model.ObjectName]*model.EndpointSlice{}}
 			service := &model.Service{
-				Name: decideName("web"), ClusterIPs: decideAddrs(strings.Fields(test.clusterIPs)...), HealthCheckNodePort: 32000,
+				Name: decideName("web"), ClusterIPs: parseAddrs(strings.Fields(test.clusterIPs)...), HealthCheckNodePort: 32000,
 				Ports: []model.ServicePort{
 					{Name: "http", Protocol: model.TCP, Port: 80}, {Name: "dns", Protocol: model.TCP, Port: 53},
 				},

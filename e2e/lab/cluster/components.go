@@ -140,8 +140,8 @@ func (c *Cluster) kubectlOutput(ctx context.Context, args ...string) ([]byte, er
 		return output, nil
 	}
 	var stderr []byte
-	if ended, ok := errors.AsType[*exec.ExitError](err); ok {
-		stderr = ended.Stderr
+	if exitErr, ok := errors.AsType[*exec.ExitError](err); ok {
+		stderr = exitErr.Stderr
 	}
 	return nil, fmt.Errorf("kubectl %s: %w\n%s", args[2], err, stderr)
 }

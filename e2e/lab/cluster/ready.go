@@ -93,7 +93,7 @@ func (c *Cluster) poll(ctx context.Context, check func(context.Context) (waiting
 		}
 		for _, node := range c.nodes {
 			select {
-			case <-node.ended():
+			case <-node.exited():
 				return node.process.ExitError()
 			default:
 			}

@@ -165,7 +165,8 @@ func cpuTimeUsed(t *testing.T) time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// TestADedicatedMapIsListed by nft as it is printed, and ends like a fresh start whatever came before.
+// TestADedicatedMapIsListed checks that nft lists a port with its own map as the model prints it, and that after each
+// change the tables equal those of a fresh start.
 func TestADedicatedMapIsListed(t *testing.T) {
 	kernel := newRealKernel(t)
 	p := newProxy(kernel)
@@ -181,12 +182,12 @@ func TestADedicatedMapIsListed(t *testing.T) {
 			t.Errorf("%+v: %d ports have a dedicated map", step, got)
 		}
 		checkLikeFreshStart(t, &kernel.model, change)
-		kernel.agree(t)
+		kernel.expectSameListing(t)
 	}
 	p = newProxy(kernel)
 	change := largeServiceWith(model.UDP, 1, 200, 39)
 	p.Apply(change)
 	mustSync(t, p)
 	checkLikeFreshStart(t, &kernel.model, change)
-	kernel.agree(t)
+	kernel.expectSameListing(t)
 }

@@ -543,7 +543,7 @@ func TestTheRealKernelRejectsOneServiceAndNoOther(t *testing.T) {
 			for _, rejected := range report.Rejected {
 				t.Log(rejected.Err)
 			}
-			kernel.agree(t)
+			kernel.expectSameListing(t)
 			checkLikeFreshStart(t, &kernel.model, everything)
 			p.Apply(resized(1))
 			if report := mustSync(t, p); report.Full || report.Decided != 1 {

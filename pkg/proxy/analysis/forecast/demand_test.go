@@ -144,7 +144,7 @@ func TestMeasuredServiceHasItsDemand(t *testing.T) {
 	}
 	for setting, want := range map[string]float64{Now: 3, "120%": 1.8, "120% measured": 1.2} {
 		if got := web.projection(setting).Busiest.Load; math.Abs(got-want) > 0.01 {
-			t.Errorf("%s: the busiest endpoint expects %v times the mean, want %v", setting, got, want)
+			t.Errorf("%s: the expected load of the busiest endpoint is %v times the mean, want %v", setting, got, want)
 		}
 	}
 	// Without a measurement there is nothing to compare.
@@ -191,7 +191,7 @@ func TestAServiceHasTheDemandOfItsServiceDemand(t *testing.T) {
 		}
 		for setting, want := range test.want {
 			if got := report.Services[0].projection(setting).Busiest.Load; math.Abs(got-want) > 0.01 {
-				t.Errorf("%s, %s: the busiest endpoint expects %v times the mean, want %v", name, setting, got, want)
+				t.Errorf("%s, %s: the expected load of the busiest endpoint is %v times the mean, want %v", name, setting, got, want)
 			}
 		}
 		_, wantMeasured := test.want["120% measured"]

@@ -178,9 +178,8 @@ func (s *Service) suggestionRank() int {
 }
 
 func (p *printer) services(report *Report, limit int) {
-	p.printf("\nEach Service: the share that stays in the zone, and the load of the busiest endpoint, times the mean. Those with the " +
-		"largest " +
-		"refused share come first, then those with suggestions, then those with the largest share that leaves the zone now.\n\n")
+	p.printf("\nEach Service: the share that stays in the zone, and the load of the busiest endpoint as a multiple of the mean. Those " +
+		"with the largest refused share come first, then those with suggestions, then those with the largest share that leaves the zone now.\n\n")
 	services := sortServices(report.Services)
 	p.table(func(line func(...string)) {
 		head := []string{"SERVICE", "ENDPOINTS"}

@@ -173,6 +173,9 @@ type service struct {
 	nodeName  string // node of its endpoints; node-b if empty
 }
 
+// delete deletes a Service and passes that to the server.
+func (n *node) delete(name string) { n.apply(service{name: name}) }
+
 // apply passes the decisions about Services to the server. It deletes Services without a node port.
 func (n *node) apply(services ...service) {
 	n.t.Helper()

@@ -15,15 +15,15 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// tcpManifests is a Service whose first endpoint never replies.
+// tcpManifests are the manifests of a TCP Service with two endpoints, of which the first never replies.
 var tcpManifests = strings.NewReplacer(
 	"{name: dns, port: 53, protocol: UDP, nodePort: 30053}", "{name: http, port: 80, protocol: TCP}",
 	"{name: dns, port: 5353, protocol: UDP}", "{name: http, port: 8080, protocol: TCP}",
 	"    type: LoadBalancer\n    externalTrafficPolicy: Local\n    healthCheckNodePort: 32000\n", "",
 ).Replace(dnsState)
 
-// TestTheDaemonDeletesStaleUnrepliedEntries: a client's connection attempt to an endpoint that does not reply reaches another
-// endpoint after the first one was removed.
+// TestTheDaemonDeletesStaleUnrepliedEntries: a client's connection attempt to an endpoint that does not reply reaches
+// another endpoint after the first one was removed.
 func TestTheDaemonDeletesStaleUnrepliedEntries(t *testing.T) {
 	namespace := netns.New(t)
 	addLink(t, namespace, "10.244.1.5/32", "10.244.1.6/32")

@@ -81,7 +81,7 @@ func TestNonLinuxNodesAreNotClients(t *testing.T) {
 	}
 	got = proxyCommand(t, splitArgs("forecast shop/hard --manifests "+folder)...)
 	for _, want := range []string{
-		"50 % of its connections are refused on 1 of 2 Nodes (unlabelled).",
+		"50 % of its connections are refused: those from 1 of 2 Nodes (unlabelled).",
 		"Clients on Nodes that do not run Linux (label kubernetes.io/os) use another proxy, and are not counted here: 1 of 3 Nodes (win2).",
 	} {
 		if got.status != 0 || !strings.Contains(got.stdout, want) {

@@ -111,8 +111,8 @@ shop/outside  0 %          -             a
 	}
 }
 
-// TestForecastEqualsSharesComputedByHand: the in-zone shares and the loads of the busiest endpoints equal those computed
-// by hand.
+// TestForecastEqualsSharesComputedByHand: the in-zone shares and the loads of the busiest endpoints equal those
+// computed by hand.
 func TestForecastEqualsSharesComputedByHand(t *testing.T) {
 	type cell struct{ near, busiest float64 }
 	want := map[string]map[string]cell{

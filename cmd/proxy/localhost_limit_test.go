@@ -20,9 +20,9 @@ import (
 // loadTestMetrics is the metrics address of the flooded proxy.
 const loadTestMetrics = "127.0.0.1:10549"
 
-// TestConnectionLimitOnLoopback: clients that never close use half of a real proxy's connection limit, and the proxy keeps
-// enough file descriptors. No connection is logged: neither forwarded ones, nor those over the limit, nor those to
-// unreachable endpoints.
+// TestConnectionLimitOnLoopback: clients that never close use half of a real proxy's connection limit, and the proxy
+// keeps enough file descriptors. No connection is logged: neither forwarded ones, nor those over the limit, nor those
+// to unreachable endpoints.
 func TestConnectionLimitOnLoopback(t *testing.T) {
 	namespace := netns.New(t)
 	for _, address := range []string{"10.244.1.5/32", "fd00:244::5/128"} {

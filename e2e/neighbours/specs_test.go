@@ -245,7 +245,8 @@ func (tb *testbed) underTraffic(what string, do func()) {
 	do()
 }
 
-// requestTimeout bounds the time of a connection or response. TCP retransmits packets that a firewall drops while it reloads.
+// requestTimeout bounds the time of a connection or response. TCP retransmits packets that a firewall drops while it
+// reloads.
 const requestTimeout = wait.Timeout / 6
 
 // neighbour is a program with rules of its own.
@@ -262,8 +263,8 @@ type neighbour struct {
 	check func(*testbed)
 }
 
-// testNeighbour runs the specs with a neighbour that starts before the proxy and with one that starts after it. The kernel
-// runs chains of one priority in an order that depends on the order of registration.
+// testNeighbour runs the specs with a neighbour that starts before the proxy and with one that starts after it. The
+// kernel runs chains of one priority in an order that depends on the order of registration.
 func testNeighbour(t *testing.T, n neighbour) {
 	t.Helper()
 	t.Run("the neighbour started first", func(t *testing.T) {

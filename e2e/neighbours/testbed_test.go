@@ -172,7 +172,8 @@ var (
 	apps     = []app{nearApp, farApp, bothApp, localApp, dnsApp}
 )
 
-// servedPrefixes contain the addresses of external IPs and load balancers. The cluster IPs are inside the fabric's ranges.
+// servedPrefixes contain the addresses of external IPs and load balancers. The cluster IPs are inside the fabric's
+// ranges.
 var servedPrefixes = []netip.Prefix{
 	netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("2001:db8:0:e::/64"),
 	netip.MustParsePrefix("198.51.100.0/24"), netip.MustParsePrefix("2001:db8:0:b::/64"),

@@ -162,8 +162,8 @@ func (c *countingCluster) transfersTo(pods ...*pod) model.Change {
 	return change
 }
 
-// approximately returns a check of TCP bytes: the payload plus headers, which are at most 72 bytes of each 1,500, and at most an
-// acknowledgement of 72 bytes for each segment of the other direction, because a busy machine coalesces few.
+// approximately returns a check of TCP bytes: the payload plus headers, which are at most 72 bytes of each 1,500, and
+// at most an acknowledgement of 72 bytes for each segment of the other direction, because a busy machine coalesces few.
 func approximately(step uint64, connections, sent, received int) func(accounting.Count) error {
 	isInRange := func(got uint64, want, other int) bool {
 		return got >= uint64(want) && float64(got) <= float64(want)*1500/1428+float64(other)*72/1428+2000

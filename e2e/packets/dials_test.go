@@ -43,7 +43,7 @@ func startCleanup(t *testing.T, n *node) *staleEntryCleanup {
 	return startCleanupOf(t, n, n.flows)
 }
 
-// startCleanupOf is startCleaning with another table than the node's.
+// startCleanupOf is startCleanup with another table than the node's.
 func startCleanupOf(t *testing.T, n *node, table conntrack.Table) *staleEntryCleanup {
 	t.Helper()
 	c := &staleEntryCleanup{t: t, deleted: map[model.Protocol]int{}}
@@ -202,8 +202,8 @@ func TestPendingDialsReachTheReplacementEndpoint(t *testing.T) {
 	}
 }
 
-// TestDialsToEveryFrontendReachTheReplacementEndpoint dials from a pod, the node and a machine outside the cluster, over
-// every frontend, in both families.
+// TestDialsToEveryFrontendReachTheReplacementEndpoint dials from a pod, the node and a machine outside the cluster,
+// over every frontend, in both families.
 func TestDialsToEveryFrontendReachTheReplacementEndpoint(t *testing.T) {
 	for name, edit := range map[string]func(*model.Service){
 		"no restrictions":     func(*model.Service) {},
@@ -309,8 +309,8 @@ func sameIDs(before, after map[uint32]conntrack.Status) bool {
 	return len(before) > 0
 }
 
-// TestEstablishedConnectionsSurviveTheDeletionOfStaleEntries has two thousand connections to an endpoint that is removed
-// a hundred times, and as many to another endpoint.
+// TestEstablishedConnectionsSurviveTheDeletionOfStaleEntries has two thousand connections to an endpoint that is
+// removed a hundred times, and as many to another endpoint.
 func TestEstablishedConnectionsSurviveTheDeletionOfStaleEntries(t *testing.T) {
 	c := newCluster(t, 1)
 	node := c.nodes[0]
@@ -372,7 +372,8 @@ func TestAPortOfAConnectionThatWasResetIsUsedAgain(t *testing.T) {
 			// The kernel itself deletes the entry of a reset connection after ten seconds, which is too short for this test.
 			must.Succeed(t, node.SetSysctl("net.netfilter.nf_conntrack_tcp_timeout_close", "600"))
 			if cleans {
-				node.serviceIndex.Snapshot().RemovalsRecordedSince = time.Now().Add(-conntrackgc.StaleEntryWindow) // as if the proxy had run for that long
+				// As if the proxy had run for that long.
+				node.serviceIndex.Snapshot().RemovalsRecordedSince = time.Now().Add(-conntrackgc.StaleEntryWindow)
 				startCleanup(t, node)
 			}
 			first := startDialFrom(t, client.Namespace, 20_000, to)

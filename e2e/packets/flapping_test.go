@@ -170,8 +170,8 @@ func startEchoServer(t *testing.T, namespace *fabric.Namespace) {
 	})
 }
 
-// echoClients are clients that connect, send a byte, wait for the response and reset the connection, so that its port is
-// free again.
+// echoClients are clients that connect, send a byte, wait for the response and reset the connection, so that its port
+// is free again.
 type echoClients struct {
 	to      []netip.AddrPort
 	timeout time.Duration

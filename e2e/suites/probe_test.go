@@ -129,8 +129,8 @@ func (r results) replies() int { return sum(r.Servers) }
 
 func (r results) failed() int { return sum(r.Errors) }
 
-// failedDials counts the failed connections that were not established before a power cut. The others were open to a node
-// that lost power, and no proxy can keep them.
+// failedDials counts the failed connections that were not established before a power cut. The others were open to a
+// node that lost power, and no proxy can keep them.
 func (r results) failedDials(cut time.Time) int {
 	count := r.failed()
 	for _, f := range r.Failures {

@@ -17,24 +17,24 @@ func externalCluster() *model.Cluster {
 	ported.NodePort = 30080
 	change := model.Change{Services: map[model.ObjectName]*model.Service{}, Slices: map[model.ObjectName]*model.EndpointSlice{}}
 	for _, service := range []*model.Service{
-		{Name: decideName("ported"), ClusterIPs: parseAddrs("10.96.1.1", "fd00:96::1:1"), Ports: []model.ServicePort{ported, dns}},
+		{Name: objectName("ported"), ClusterIPs: parseAddrs("10.96.1.1", "fd00:96::1:1"), Ports: []model.ServicePort{ported, dns}},
 		{
-			Name: decideName("addressed"), ClusterIPs: parseAddrs("10.96.1.2", "fd00:96::1:2"), Ports: []model.ServicePort{http},
+			Name: objectName("addressed"), ClusterIPs: parseAddrs("10.96.1.2", "fd00:96::1:2"), Ports: []model.ServicePort{http},
 			LoadBalancerIPs: parseAddrs("2001:db8::1"),
 		},
 		{
-			Name: decideName("loser"), ClusterIPs: parseAddrs("10.96.1.3"), Ports: []model.ServicePort{ported},
+			Name: objectName("loser"), ClusterIPs: parseAddrs("10.96.1.3"), Ports: []model.ServicePort{ported},
 			ExternalIPs: parseAddrs("10.96.1.1"), LoadBalancerIPs: parseAddrs("203.0.113.1"),
 		},
 		{
-			Name: decideName("doubled"), ClusterIPs: parseAddrs("10.96.1.4"), Ports: []model.ServicePort{http},
+			Name: objectName("doubled"), ClusterIPs: parseAddrs("10.96.1.4"), Ports: []model.ServicePort{http},
 			ExternalIPs: parseAddrs("10.96.1.4"),
 		},
 	} {
 		service.Created, service.ExternalTrafficLocal = time.Unix(int64(len(change.Services)), 0), true
 		change.Services[service.Name] = service
-		slice := decideSlice(service.Name.Name, []string{"10.0.0.2@node-2"})
-		slice6 := decideSlice(service.Name.Name+"-6", []string{"fd00::2@node-2"})
+		slice := newSlice(service.Name.Name, []string{"10.0.0.2@node-2"})
+		slice6 := newSlice(service.Name.Name+"-6", []string{"fd00::2@node-2"})
 		slice6.Service, slice6.Family = service.Name, model.IPv6
 		change.Slices[slice.Name], change.Slices[slice6.Name] = slice, slice6
 	}
@@ -71,7 +71,7 @@ func TestDecideExternalPerPortAndFamily(t *testing.T) {
 	for name, want := range tests {
 		t.Run(name, func(t *testing.T) {
 			var got []decided
-			for _, decision := range NewPlanner(cluster).Decide(decideName(name), model.Families) {
+			for _, decision := range NewPlanner(cluster).Decide(objectName(name), model.Families) {
 				short := decided{Port: decision.Port.Name + " " + decision.Family.String(), External: decision.Selection.Local != nil}
 				var owned, lost []string
 				for _, frontend := range decision.Frontends {

@@ -25,7 +25,8 @@ const systemNamespace = "kube-system"
 // webhookNamespace is the namespace in manifests/webhook.
 const webhookNamespace = "vicinity-system"
 
-// installComponents installs DNS, a service proxy and the admission webhook in the cluster, and waits until all of them work.
+// installComponents installs DNS, a service proxy and the admission webhook in the cluster, and waits until all of them
+// work.
 func (c *Cluster) installComponents(ctx context.Context) error {
 	dns := filepath.Join(c.config.Folder.Run(), "dns.yaml")
 	if err := os.WriteFile(dns, dnsManifests, 0o644); err != nil {

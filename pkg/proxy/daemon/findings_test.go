@@ -106,7 +106,8 @@ func TestTheLogHasFindingsInFull(t *testing.T) {
 	}
 }
 
-// TestFindingsOfAServiceAreReplaced by later findings of the same source, and by nothing else.
+// TestFindingsOfAServiceAreReplaced checks that only later findings of the same source replace the findings of a
+// Service.
 func TestFindingsOfAServiceAreReplaced(t *testing.T) {
 	all, log, _ := newTestFindings()
 	one, two := serviceFinding("web", model.PartiallyIgnored, "one"), serviceFinding("web", model.FrontendConflict, "two")

@@ -196,8 +196,8 @@ type metricStep struct {
 var testedElsewhere = map[string]string{
 	"kubeproxy_conntrack_reconciler_deleted_entries_total": "TestTheDaemonFollowsAddressesAndEndpoints, with flows in the kernel",
 	"kubeproxy_conntrack_reconciler_sync_duration_seconds": "TestTheDaemonFollowsAddressesAndEndpoints, with flows in the kernel",
-	"vicinity_conntrack_stale_entries_deleted_total":       "TestTheDaemonDeletesStaleDials in cmd/proxy, with packets",
-	"vicinity_conntrack_dump_duration_seconds":             "TestTheDaemonDeletesStaleDials",
+	"vicinity_conntrack_stale_entries_deleted_total":       "TestTheDaemonDeletesStaleUnrepliedEntries in cmd/proxy, with packets",
+	"vicinity_conntrack_dump_duration_seconds":             "TestTheDaemonDeletesStaleUnrepliedEntries",
 	"rest_client_requests_total":                           "TestRequestsOfClientGoAreCounted in pkg/proxy/report/metrics",
 	"rest_client_request_duration_seconds":                 "TestRequestsOfClientGoAreCounted in pkg/proxy/report/metrics",
 	"vicinity_dns_requests_total":                          "TestClientGetsAddressesOfItsZone in e2e/dns, with a daemon that answers",

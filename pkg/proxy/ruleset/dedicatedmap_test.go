@@ -67,7 +67,8 @@ func cleanUpAndCount(r *rig, plan *ruleset.Plan) (added, deleted int) {
 	return added, deleted
 }
 
-// TestADedicatedMapCostsASum of the frontends and the endpoints, and an endpoint costs one element.
+// TestADedicatedMapCostsASum: the elements of a dedicated map are as many as frontends and endpoints together, and an
+// endpoint costs one element.
 func TestADedicatedMapCostsASum(t *testing.T) {
 	const addresses, slots = 1000, 2000
 	r := start(t)
@@ -245,7 +246,7 @@ func TestAStickyDedicatedMapCostsASum(t *testing.T) {
 	}
 }
 
-// TestAStickyDedicatedMapHoldsNumbers by slot.
+// TestAStickyDedicatedMapHoldsNumbers: the map of a port with session affinity has a number for each slot.
 func TestAStickyDedicatedMapHoldsNumbers(t *testing.T) {
 	r := start(t, stickyBroad())
 	elements, err := r.Elements(model.IPv4, ruleset.SetOf("sticky-endpoints-default/broad/tcp/http"))

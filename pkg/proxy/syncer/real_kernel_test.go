@@ -19,8 +19,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
-// realKernel is a namespace's nftables together with a model in memory. Both get the same batches and must have the same
-// tables.
+// realKernel is a namespace's nftables together with a model in memory. Both get the same batches and must have the
+// same tables.
 type realKernel struct {
 	t         testing.TB
 	namespace *netns.Namespace
@@ -79,8 +79,8 @@ func (k *realKernel) expectSameListing(t testing.TB) {
 	}
 }
 
-// sortedListing makes two listings comparable: nft lists sets and chains in the order of their creation, and elements in
-// the order of a hash table.
+// sortedListing makes two listings comparable: nft lists sets and chains in the order of their creation, and elements
+// in the order of a hash table.
 func sortedListing(listing string) []string {
 	var blocks []string
 	for _, table := range strings.SplitAfter(listing, "\n}\n") {

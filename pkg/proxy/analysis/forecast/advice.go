@@ -20,8 +20,8 @@ const (
 	minLoadGain = 0.25
 )
 
-// keepsBound reports whether the expected load of the busiest endpoint is within a load bound, in percent. It compares in
-// the precision of printed loads.
+// keepsBound reports whether the expected load of the busiest endpoint is within a load bound, in percent. It compares
+// in the precision of printed loads.
 func (p *Projection) keepsBound(bound uint64) bool { return p.Busiest.Load < float64(bound)/100+0.005 }
 
 // advise recommends a setting, if one would improve anything and keeps the first bound that is compared. A setting that

@@ -235,9 +235,9 @@ func (n *node) waitForFamilyListeners(f family, ports int) {
 func (n *node) tryDial(address string) (connection *net.TCPConn, err error) {
 	n.t.Helper()
 	n.namespace.Do(func() {
-		var dialled net.Conn
-		if dialled, err = (&net.Dialer{Timeout: waitTimeout}).Dial("tcp", address); err == nil {
-			connection = dialled.(*net.TCPConn)
+		var opened net.Conn
+		if opened, err = (&net.Dialer{Timeout: waitTimeout}).Dial("tcp", address); err == nil {
+			connection = opened.(*net.TCPConn)
 		}
 	})
 	if err == nil {

@@ -464,9 +464,9 @@ func TestNeighboursDoNotReachLoopback(t *testing.T) {
 	for port, wantReached := range map[string]bool{"30080": false, "30081": true} {
 		var err error
 		neighbour.Do(func() {
-			var dialled net.Conn
-			if dialled, err = (&net.Dialer{Timeout: waitTimeout}).Dial("tcp", "192.0.2.1:"+port); err == nil {
-				_ = dialled.Close()
+			var opened net.Conn
+			if opened, err = (&net.Dialer{Timeout: waitTimeout}).Dial("tcp", "192.0.2.1:"+port); err == nil {
+				_ = opened.Close()
 			}
 		})
 		if reached := err == nil; reached != wantReached {

@@ -68,7 +68,8 @@ func (s *serviceCounts) counterFor(origin *serviceindex.Attribution, key bucketK
 	return service.counts.bucket(key)
 }
 
-// acquireSlot returns the state of a named Service, after giving it a slot if it has none; nil if there is no free slot.
+// acquireSlot returns the state of a named Service, after giving it a slot if it has none; nil if there is no free
+// slot.
 func (s *serviceCounts) acquireSlot(name model.ObjectName) *namedService {
 	state := s.named[name]
 	if state == nil {

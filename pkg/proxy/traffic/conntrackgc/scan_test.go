@@ -92,7 +92,8 @@ func (c *testCluster) reconciler(table conntrack.Table) *Reconciler {
 	return r
 }
 
-// scanTimes runs a Reconciler in a synctest bubble. It returns when the table was read, relative to the start of during.
+// scanTimes runs a Reconciler in a synctest bubble. It returns when the table was read, relative to the start of
+// during.
 func scanTimes(t *testing.T, table *recordingTable, edit func(*model.Service), during func(tc *testCluster)) (reads []time.Duration) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

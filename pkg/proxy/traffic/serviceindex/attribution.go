@@ -134,8 +134,8 @@ func (x *Index) Attribute(e *conntrack.Entry) *Attribution {
 }
 
 // AttributeEnded returns the attribution of a connection in a DESTROY event, from its addresses alone; a dump gives a
-// more reliable one. Another program's connection is attributed to a Service if it was sent to the Service's address, or
-// to a node port on an address that serves node ports, and went to an endpoint of the Service.
+// more reliable one. Another program's connection is attributed to a Service if it was sent to the Service's address,
+// or to a node port on an address that serves node ports, and went to an endpoint of the Service.
 func (x *Index) AttributeEnded(e *conntrack.Entry) *Attribution {
 	if !isTranslated(e) || e.ReplySrc() == e.OrigDst() {
 		return nil

@@ -41,7 +41,8 @@ func TestBindFailureIsFatalWithHardFail(t *testing.T) {
 	}
 }
 
-// TestAddressIsServedOnceItIsFree: serving Services takes precedence over serving the daemon's pages.
+// TestAddressIsServedOnceItIsFree: at first the address of the daemon's pages is in use. Services are served meanwhile,
+// and the pages as soon as the address is free.
 func TestAddressIsServedOnceItIsFree(t *testing.T) {
 	namespace := netns.New(t)
 	taken := listenIn(t, namespace, "127.0.0.1:9")

@@ -67,7 +67,8 @@ items:
   status: {addresses: [{type: InternalIP, address: 192.0.2.5}]}
 `
 
-// TestExplainReportsTheOutcomeAtAnAddress: which rules apply, and on loopback also which program serves.
+// TestExplainReportsTheOutcomeAtAnAddress checks that explain names the rules that apply at an address, and for
+// loopback also the program that serves.
 func TestExplainReportsTheOutcomeAtAnAddress(t *testing.T) {
 	const (
 		gate   = " --feature-gates KubeProxyNFTablesLocalhostNodePorts=true"

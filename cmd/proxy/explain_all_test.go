@@ -56,7 +56,7 @@ items:
   endpoints: [{addresses: [10.244.1.6], nodeName: linux, zone: a, conditions: {ready: true}}]
 `
 
-// TestNonLinuxNodesAreNotClients: this proxy does not run there, but their endpoints are used. All demand comes from
+// TestNonLinuxNodesAreNotClients: this proxy does not run on them, but their endpoints are used. All demand comes from
 // the two Linux nodes in one zone, and is split over the endpoints of both zones.
 func TestNonLinuxNodesAreNotClients(t *testing.T) {
 	folder := writeState(t, withWindows)

@@ -11,7 +11,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/explain"
 )
 
-// TestExplainQueriesTheRunningProxyForKernelRejections: it also works without a response.
+// TestExplainQueriesTheRunningProxyForKernelRejections: explain also works if the proxy does not respond.
 func TestExplainQueriesTheRunningProxyForKernelRejections(t *testing.T) {
 	folder := writeState(t, dualStackState)
 	const rejections = `[{"kind":"Service","namespace":"shop","name":"web","code":"FailedToProgram","kernel":{"service":"shop/web",` +

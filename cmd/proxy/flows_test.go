@@ -201,7 +201,7 @@ func seriesValue(t *testing.T, page, series string) float64 {
 	return value
 }
 
-// TestWithoutAccountingNoSysctlIsWritten: and there are no metrics of connections.
+// TestWithoutAccountingNoSysctlIsWritten also checks that there are no metrics of connections.
 func TestWithoutAccountingNoSysctlIsWritten(t *testing.T) {
 	namespace, daemon := startZonedNode(t)
 	if got := strings.TrimSpace(namespace.Exec("cat", "/proc/sys/net/netfilter/nf_conntrack_acct")); got != "0" {

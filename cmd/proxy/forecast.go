@@ -67,7 +67,7 @@ node's DNS cache queries the proxy. It counts connections, not bytes. Each Node 
 (--demand-source) with which proxies would plan. --demand uses demand that was measured in another way.
 
 Without NAME it covers the Services of all namespaces, or of the namespace given by -n. NAME without NAMESPACE is in the
-namespace given by -n, or in that of the kubeconfig's context.
+namespace given by -n, or else in the namespace of the kubeconfig's context.
 
 Hypothetical changes (--without-nodes, --evacuate, --annotate and --scale, any number of times) are applied in the given
 order, and the output shows before and after. In both, loads are multiples of the mean before the changes: the load of an

@@ -62,7 +62,7 @@ func TestASelectionIsPricedByItsOwnBytes(t *testing.T) {
 	}
 }
 
-// TestPartialDemandFailsLimits: it reports how much is missing, and does not check limits.
+// TestPartialDemandFailsLimits: forecast reports how much of the demand is missing, and does not check limits.
 func TestPartialDemandFailsLimits(t *testing.T) {
 	state := threeZonesWith(t)
 	for name, test := range map[string]struct {

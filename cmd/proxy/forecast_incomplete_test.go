@@ -180,7 +180,8 @@ func TestUnreadableInputOutranksAViolation(t *testing.T) {
 	}
 }
 
-// TestInvalidDemandIsNotSuccess: TestWeightsAreReadFromQueries in package forecast has more contents of the file.
+// TestInvalidDemandIsNotSuccess has a few files; TestWeightsAreReadFromQueries in package forecast covers more
+// contents.
 func TestInvalidDemandIsNotSuccess(t *testing.T) {
 	folder, file := writeState(t, checkedService), filepath.Join(t.TempDir(), "demand")
 	sampleOf := func(label, name, value string) string {

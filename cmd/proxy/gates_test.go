@@ -127,7 +127,8 @@ func TestGatesDisablePages(t *testing.T) {
 	}
 }
 
-// TestTheBindAddressIsThePrimaryOne: node ports are served on it instead of the Node's address of the same family.
+// TestTheBindAddressIsThePrimaryOne: node ports are served on --bind-address instead of the Node's address of the same
+// family.
 func TestTheBindAddressIsThePrimaryOne(t *testing.T) {
 	folder := writeState(t, dnsState+"  status: {addresses: [{type: InternalIP, address: 192.0.2.1}]}\n")
 	for name, test := range map[string]struct{ args, want string }{
@@ -164,7 +165,7 @@ func TestDisabledServerIsRejected(t *testing.T) {
 	}
 }
 
-// TestUnknownGateIsRejected: in a file and on the command line, because the gate may be intended to disable something.
+// TestUnknownGateIsRejected covers the file and the command line. The gate may be intended to disable something.
 func TestUnknownGateIsRejected(t *testing.T) {
 	const reason = `"AllowServiceExternalIP" is not a feature gate of Kubernetes 1.30 to 1.37; did you mean AllowServiceExternalIPs?`
 	path := filepath.Join(t.TempDir(), "x")

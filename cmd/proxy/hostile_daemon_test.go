@@ -22,8 +22,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// TestObjectTextsAreEscapedInTheLog: also in the output of `proxy status` for that daemon. There is one file for each
-// text field of each object, with a hostile text in that field.
+// TestObjectTextsAreEscapedInTheLog also covers the output of `proxy status` for that daemon. There is one file for
+// each text field of each object, with a hostile text in that field.
 func TestObjectTextsAreEscapedInTheLog(t *testing.T) {
 	text, err := os.ReadFile("testdata/objects.yaml")
 	mustSucceed(t, err)
@@ -54,7 +54,8 @@ func TestObjectTextsAreEscapedInTheLog(t *testing.T) {
 	}
 }
 
-// TestNoEscapeSequenceOfTheProxysPagesReachesTheTerminal: of 'status'. Another program may listen on the proxy's port.
+// TestNoEscapeSequenceOfTheProxysPagesReachesTheTerminal covers 'status': another program may listen on the proxy's
+// port.
 func TestNoEscapeSequenceOfTheProxysPagesReachesTheTerminal(t *testing.T) {
 	namespace, folder := netns.New(t), manifestsCopy(t)
 	summary, err := json.Marshal(status.Summary{

@@ -93,7 +93,7 @@ func joinNodes(t *testing.T, one, other *netns.Namespace) {
 	}
 }
 
-// startAddressServer starts a server at port 8080 of an address. It sends the address and that of the client.
+// startAddressServer starts a server at port 8080 of an address. It sends its own address and the client's.
 func startAddressServer(t *testing.T, namespace *netns.Namespace, addr string) {
 	t.Helper()
 	listener := listenIn(t, namespace, net.JoinHostPort(addr, "8080"))

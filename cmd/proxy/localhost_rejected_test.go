@@ -40,8 +40,8 @@ items:
 
 const rejectedMetrics = "127.0.0.1:10549"
 
-// TestWhatLoopbackDoesNotServeIsRefusedAndCounted: as in kube-proxy with the gate, even if another process listens
-// there. The counters survive a restart of the proxy.
+// TestWhatLoopbackDoesNotServeIsRefusedAndCounted: connections are refused as by kube-proxy with the gate, even if
+// another process listens there. The counters survive a restart of the proxy.
 func TestWhatLoopbackDoesNotServeIsRefusedAndCounted(t *testing.T) {
 	namespace := netns.New(t)
 	const gate = "--feature-gates KubeProxyNFTablesLocalhostNodePorts=true"
@@ -105,7 +105,7 @@ func TestWhatLoopbackDoesNotServeIsRefusedAndCounted(t *testing.T) {
 	}
 }
 
-// TestNeighboursAreCountedToo: if the node accepts packets from the network to its loopback addresses.
+// TestNeighboursAreCountedToo covers a node that accepts packets from the network to its loopback addresses.
 func TestNeighboursAreCountedToo(t *testing.T) {
 	namespace, neighbour := netns.New(t), netns.New(t)
 	joinNodes(t, namespace, neighbour)

@@ -44,7 +44,7 @@ items:
   metadata: {name: node-a}
 `
 
-// TestNodePortsOnLoopback: they are served only if the gate and --nodeport-addresses enable it.
+// TestNodePortsOnLoopback: node ports are served there only if the gate and --nodeport-addresses enable it.
 func TestNodePortsOnLoopback(t *testing.T) {
 	namespace, folder := netns.New(t), writeState(t, loopbackState)
 	for _, address := range []string{"10.244.1.5/32", "fd00:244::5/128"} {

@@ -65,8 +65,8 @@ func TestAFieldOfManyObjectsIsReportedOnce(t *testing.T) {
 	}
 }
 
-// TestStandardInputIsReadOnceAndUpToASize: it may have JSON values, and the daemon rejects it, because it watches its
-// manifests.
+// TestStandardInputIsReadOnceAndUpToASize: standard input may have JSON values, and the daemon rejects it, because the
+// daemon watches its manifests.
 func TestStandardInputIsReadOnceAndUpToASize(t *testing.T) {
 	for name, test := range map[string]struct {
 		command, stdin string
@@ -98,7 +98,7 @@ func TestStandardInputIsReadOnceAndUpToASize(t *testing.T) {
 	}
 }
 
-// TestACheckReadsStandardInput: unlike the daemon, it reads the manifests only once.
+// TestACheckReadsStandardInput: unlike the daemon, the check reads the manifests only once.
 func TestACheckReadsStandardInput(t *testing.T) {
 	var got outcome
 	netns.New(t).Do(func() {

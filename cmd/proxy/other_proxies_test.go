@@ -26,7 +26,7 @@ table ip kube-proxy {
 }
 `
 
-// TestAnotherServiceProxyIsReported: by a daemon that starts while the other proxy's rules exist, and by 'status',
+// TestAnotherServiceProxyIsReported covers a daemon that starts while the other proxy's rules exist, and 'status',
 // which makes its own check.
 func TestAnotherServiceProxyIsReported(t *testing.T) {
 	const series = `vicinity_other_service_proxies{proxy="kube-proxy-nftables"} `

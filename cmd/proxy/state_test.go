@@ -152,7 +152,7 @@ func TestARejectedObjectIsAWarningAndAnExitStatus(t *testing.T) {
 	}
 }
 
-// TestUnknownNodeIsAnError: but only a warning, if the manifests have no Nodes.
+// TestUnknownNodeIsAnError: it is only a warning if the manifests have no Nodes.
 func TestUnknownNodeIsAnError(t *testing.T) {
 	folder := writeState(t, nodePortState)
 	withoutNodes := writeState(t, nodePortState[:strings.Index(nodePortState, "- apiVersion: v1\n  kind: Node")])

@@ -59,8 +59,8 @@ items:
   spec: {renewTime: "2026-11-27T08:00:00.000000Z"}
 `
 
-// decisiveFlags are flags that change the tables of settingsState, or the number of Services that DNS serves: for each, a
-// command line of the daemon, and one for 'status' that makes it report differences.
+// decisiveFlags are flags that change the tables of settingsState, or the number of Services that DNS serves: for each,
+// a command line of the daemon, and one for 'status' that makes it report differences.
 var decisiveFlags = map[string]struct{ told, against string }{
 	"bind-address": {"--bind-address 192.0.2.9", "--bind-address 192.0.2.1"},
 	"cluster-cidr": {"--cluster-cidr 10.244.0.0/16", "--cluster-cidr 10.245.0.0/16"},
@@ -256,7 +256,7 @@ func TestCredentialsOfThePodAreNamed(t *testing.T) {
 	}
 }
 
-// TestDefaultAddressesAreThoseOfTheManifests: in place of kube-proxy or next to it, and of either family.
+// TestDefaultAddressesAreThoseOfTheManifests covers the proxy in place of kube-proxy and next to it, in both families.
 func TestDefaultAddressesAreThoseOfTheManifests(t *testing.T) {
 	for _, address := range []string{"127.0.0.1:10249", "0.0.0.0:10249", "[::1]:10249", "127.0.0.1:10349", "127.0.0.1:10549"} {
 		namespace := netns.New(t)

@@ -11,8 +11,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/hostile"
 )
 
-// TestCheckedFilesAreEscaped: each text of objects that violate rules, the texts of the configuration, and the names of
-// files.
+// TestCheckedFilesAreEscaped covers each text of objects that violate rules, the texts of the configuration, and the
+// names of files.
 func TestCheckedFilesAreEscaped(t *testing.T) {
 	const (
 		objects = `apiVersion: v1

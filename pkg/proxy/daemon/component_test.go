@@ -6,8 +6,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// TestDisabledComponentsCostNothing: they have no handler, goroutine or callback, and they allocate and open
-// nothing. With --service-proxy-name two proxies are intended, and there is no check for others.
+// TestDisabledComponentsCostNothing: disabled components have no handler, goroutine or callback, and they allocate and
+// open nothing. With --service-proxy-name two proxies are intended, and there is no check for others.
 func TestDisabledComponentsCostNothing(t *testing.T) {
 	c := &common{options: &Options{View: convert.View{ServiceProxyName: "vicinity"}}}
 	src, none := &source{}, eventReporter{}

@@ -259,7 +259,7 @@ func TestARejectedServiceIsLoggedOnceForEachReason(t *testing.T) {
 	}
 }
 
-// TestLogLinesPerSyncAreLimited: the page /findings has those beyond the limit, too.
+// TestLogLinesPerSyncAreLimited: the page /findings has the findings beyond the limit, too.
 func TestLogLinesPerSyncAreLimited(t *testing.T) {
 	all, log, _ := newTestFindings()
 	o := &observer{findings: all}

@@ -488,7 +488,7 @@ func TestANodeIsEligibleUnlessItIsUnknownOrBeingRemoved(t *testing.T) {
 	}
 }
 
-// TestQueuedServicesAreInTheMetrics: a large one is counted until its last step is applied.
+// TestQueuedServicesAreInTheMetrics: a large Service is counted until its last step is applied.
 func TestQueuedServicesAreInTheMetrics(t *testing.T) {
 	o := newObservedProxy(t)
 	o.changes <- newChange(service(1, 2, time.Time{}))

@@ -128,7 +128,7 @@ func TestADedicatedMapHasEverySlotThatIsPicked(t *testing.T) {
 	}
 }
 
-// TestDedicatedChains: they use the map directly, because no other frontend has their class.
+// TestDedicatedChains: dedicated chains use the map directly, because no other frontend has their class.
 func TestDedicatedChains(t *testing.T) {
 	const translate = "meta l4proto tcp dnat ip to meta priority map @endpoints-default/broad/tcp/http"
 	const outside = "ip saddr != 10.244.0.0/16 fib saddr type != local "
@@ -159,7 +159,7 @@ func pickSlot(slots int, first uint32) string {
 	return fmt.Sprintf("meta priority set numgen random mod %d offset %d", slots, first)
 }
 
-// TestStickyDedicatedChains: they pick a number, which the affinity chain sends to its endpoint. For clients
+// TestStickyDedicatedChains: these chains pick a number, which the affinity chain sends to its endpoint. For clients
 // outside they then return: otherwise they would pick again.
 func TestStickyDedicatedChains(t *testing.T) {
 	const number = "meta priority set meta priority map @sticky-endpoints-default/broad/tcp/http"

@@ -231,7 +231,7 @@ func TestTheMirrorCountsWhatIsApplied(t *testing.T) {
 	}
 }
 
-// TestElementsAddedAgainAreNotCleanedUp: the mirror is that of a fresh start.
+// TestElementsAddedAgainAreNotCleanedUp: the mirror equals that of a fresh start.
 func TestElementsAddedAgainAreNotCleanedUp(t *testing.T) {
 	const third = "10.244.3.3:8080"
 	web := func(endpoints ...string) ruleset.Service { return serviceOf(portOf("web", "10.96.0.1", endpoints...)) }

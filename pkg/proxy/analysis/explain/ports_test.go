@@ -178,8 +178,8 @@ func TestABoundedLoadIsSplit(t *testing.T) {
 	}
 }
 
-// TestALoadBoundReportsWhatItPrevents: which endpoints would be overloaded without it, by how much, and with which
-// demand.
+// TestALoadBoundReportsWhatItPrevents checks that explain reports which endpoints would be overloaded without the load
+// bound, by how much, and with which demand.
 func TestALoadBoundReportsWhatItPrevents(t *testing.T) {
 	assumed := "Demand is assumed. Each Node counts as one client, unless its labels say otherwise."
 	for name, test := range map[string]struct {

@@ -20,7 +20,7 @@ var tcpManifests = strings.NewReplacer(
 	"{name: dns, port: 53, protocol: UDP, nodePort: 30053}", "{name: http, port: 80, protocol: TCP}",
 	"{name: dns, port: 5353, protocol: UDP}", "{name: http, port: 8080, protocol: TCP}",
 	"    type: LoadBalancer\n    externalTrafficPolicy: Local\n    healthCheckNodePort: 32000\n", "",
-).Replace(dnsState)
+).Replace(dnsManifests)
 
 // TestTheDaemonDeletesStaleUnrepliedEntries: a client's connection attempt to an endpoint that does not reply reaches
 // another endpoint after the first one was removed.
@@ -30,7 +30,7 @@ func TestTheDaemonDeletesStaleUnrepliedEntries(t *testing.T) {
 	namespace.Load("table inet silent {\nchain in { type filter hook input priority 0; ip daddr 10.244.1.5 tcp dport 8080 drop; }\n}\n")
 	startTCPEcho(t, namespace, "10.244.1.6:8080")
 	second := strings.ReplaceAll(firstEndpoint, "10.244.1.5", "10.244.1.6")
-	folder := writeState(t, strings.ReplaceAll(tcpManifests, second, ""))
+	folder := writeManifests(t, strings.ReplaceAll(tcpManifests, second, ""))
 	d := startDaemon(t, namespace, "--manifests", folder)
 
 	dialErr := make(chan error, 1)

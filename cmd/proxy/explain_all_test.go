@@ -59,7 +59,7 @@ items:
 // TestNonLinuxNodesAreNotClients: this proxy does not run on them, but their endpoints are used. All demand comes from
 // the two Linux nodes in one zone, and is split over the endpoints of both zones.
 func TestNonLinuxNodesAreNotClients(t *testing.T) {
-	folder := writeState(t, withWindows)
+	folder := writeManifests(t, withWindows)
 	got := proxyCommand(t, splitArgs("explain --all-nodes shop/web --manifests "+folder)...)
 	if got.status != 0 || strings.Contains(got.stdout, "on win2") || !strings.Contains(got.stdout, " on linux, unlabelled\n") ||
 		!strings.Contains(got.stdout, "60 % of this node's connections stay in its") ||

@@ -16,8 +16,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// zonedState is a Service with topology keys to fill in, and an endpoint on node-b, in another zone than node-a.
-const zonedState = `apiVersion: v1
+// zonedManifests has a Service with topology keys to fill in, and an endpoint on node-b, in another zone than node-a.
+const zonedManifests = `apiVersion: v1
 kind: List
 items:
 - apiVersion: v1
@@ -62,7 +62,7 @@ func startZonedNode(t *testing.T, args ...string) (*netns.Namespace, *daemonUnde
 	}
 	namespace.Exec("ip", "route", "add", "10.96.0.0/16", "dev", "lo", "src", "10.244.1.9")
 	startTCPEcho(t, namespace, "10.244.2.5:8080")
-	folder := writeState(t, strings.Replace(zonedState, "ANNOTATION", "topology.kubernetes.io/zone, *", 1))
+	folder := writeManifests(t, strings.Replace(zonedManifests, "ANNOTATION", "topology.kubernetes.io/zone, *", 1))
 	args = append([]string{"--manifests", folder, "--own-tables", "never", "--metrics-bind-address", "127.0.0.1:10549"}, args...)
 	return namespace, startDaemon(t, namespace, args...)
 }

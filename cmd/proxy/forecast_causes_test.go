@@ -42,7 +42,7 @@ func threeZonesWith(t *testing.T, pairs ...string) string {
 		}
 		text = strings.ReplaceAll(text, pairs[i], pairs[i+1])
 	}
-	return writeState(t, text)
+	return writeManifests(t, text)
 }
 
 const (

@@ -66,9 +66,9 @@ func TestASelectionIsPricedByItsOwnBytes(t *testing.T) {
 func TestPartialDemandFailsLimits(t *testing.T) {
 	state := threeZonesWith(t)
 	for name, test := range map[string]struct {
-		lines []string
-		args  string
-		says  string // empty: nothing is missing
+		lines  []string
+		args   string
+		output string // empty: nothing is missing
 	}{
 		"complete":                 {[]string{"na shop/web 1", "nb shop/web 1", "nc - 0"}, "", ""},
 		"one Node":                 {[]string{"na - 1"}, "", "query.json lacks 2 of 3 Nodes (nb, nc): the forecast does not include "},
@@ -80,21 +80,21 @@ func TestPartialDemandFailsLimits(t *testing.T) {
 	} {
 		file := writeQuery(t, test.lines...)
 		args := append([]string{"forecast", "--manifests", state, "--demand", file}, splitArgs(test.args)...)
-		if got := proxyCommand(t, args...); got.status != 0 || test.says != "" && !strings.Contains(got.stdout, test.says) ||
-			test.says == "" && (strings.Contains(got.stdout, "lacks") || strings.Contains(got.stdout, "omitted")) {
-			t.Errorf("%s: the output lacks %q: %+v", name, test.says, got)
+		if got := proxyCommand(t, args...); got.status != 0 || test.output != "" && !strings.Contains(got.stdout, test.output) ||
+			test.output == "" && (strings.Contains(got.stdout, "lacks") || strings.Contains(got.stdout, "omitted")) {
+			t.Errorf("%s: the output lacks %q: %+v", name, test.output, got)
 		}
 		var output struct { // After exists only in a comparison
 			forecast.Report
 			After forecast.Report
 		}
 		readForecast(t, &output, state, args[3:]...)
-		if missing := append(output.Incomplete, output.After.Incomplete...); (len(missing) > 0) != (test.says != "") {
+		if missing := append(output.Incomplete, output.After.Incomplete...); (len(missing) > 0) != (test.output != "") {
 			t.Errorf("%s: the reported missing parts are %q", name, missing)
 		}
 		for _, limit := range []string{"--max-load 10", "--min-in-zone 0", "--max-refused 1"} {
 			status, message := 0, ""
-			if test.says != "" {
+			if test.output != "" {
 				status, message = 2, "proxy: limits cannot be checked with part of the demand: "
 			}
 			if got := proxyCommand(t, append(args, splitArgs(limit)...)...); got.status != status || !strings.Contains(got.stderr, message) {

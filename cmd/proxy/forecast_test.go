@@ -74,7 +74,7 @@ func TestForecastReportsClientsWithoutAlternatives(t *testing.T) {
 	} {
 		text += strings.NewReplacer("NAME", name, "KEYS", words[0], "SPEC", words[1], "PODS", words[2]).Replace(service)
 	}
-	folder := writeState(t, text)
+	folder := writeManifests(t, text)
 	var compared beforeAndAfter
 	readForecast(t, &compared, folder, "--evacuate", "za")
 	want := []forecast.OnlyEvacuated{
@@ -237,7 +237,7 @@ func TestForecastChecksLimitsInAPipeline(t *testing.T) {
 }
 
 func TestForecastWarnsOfUnreadableObjects(t *testing.T) {
-	folder := writeState(t, `apiVersion: v1
+	folder := writeManifests(t, `apiVersion: v1
 kind: List
 items:
 - apiVersion: v1
@@ -319,7 +319,7 @@ func TestExplainWhySuggestsChanges(t *testing.T) {
 }
 
 func TestExplainWhyFindsPodsByName(t *testing.T) {
-	folder := writeState(t, `apiVersion: v1
+	folder := writeManifests(t, `apiVersion: v1
 kind: List
 items:
 - apiVersion: v1

@@ -19,8 +19,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// externalIPState is a Service with two external IPs, which any user who may write Services can set.
-var externalIPState = strings.Replace(dnsState, "    clusterIP: 10.96.0.53\n",
+// externalIPManifests has a Service with two external IPs, which any user who may write Services can set.
+var externalIPManifests = strings.Replace(dnsManifests, "    clusterIP: 10.96.0.53\n",
 	"    externalIPs: [203.0.113.10, 203.0.113.11]\n    clusterIP: 10.96.0.53\n", 1)
 
 const (
@@ -32,7 +32,7 @@ const (
 // TestExternalIPsAreNotServedWithTheGateOff: the gate can be set in the file and by a flag, and every command that
 // decides which addresses are served obeys it.
 func TestExternalIPsAreNotServedWithTheGateOff(t *testing.T) {
-	folder := writeState(t, externalIPState)
+	folder := writeManifests(t, externalIPManifests)
 	off, on := configFile(t, gateOff), configFile(t, "featureGates: {AllowServiceExternalIPs: true}")
 	for name, test := range map[string]struct {
 		args   string
@@ -72,7 +72,7 @@ func TestTheGateIsOffAfterARestart(t *testing.T) {
 	for _, addr := range []string{"10.244.1.5:5353", "10.244.1.6:5353"} {
 		startUDPEcho(t, namespace, addr)
 	}
-	folder := writeState(t, externalIPState)
+	folder := writeManifests(t, externalIPManifests)
 	const externalDNS = externalIP + ":53"
 
 	d := startDaemon(t, namespace, "--manifests", folder)
@@ -130,7 +130,7 @@ func TestGatesDisablePages(t *testing.T) {
 // TestTheBindAddressIsThePrimaryOne: node ports are served on --bind-address instead of the Node's address of the same
 // family.
 func TestTheBindAddressIsThePrimaryOne(t *testing.T) {
-	folder := writeState(t, dnsState+"  status: {addresses: [{type: InternalIP, address: 192.0.2.1}]}\n")
+	folder := writeManifests(t, dnsManifests+"  status: {addresses: [{type: InternalIP, address: 192.0.2.1}]}\n")
 	for name, test := range map[string]struct{ args, want string }{
 		"by default the Node's address":        {"", "192.0.2.1"},
 		"by a flag":                            {"--bind-address 192.0.2.2", "192.0.2.2"},

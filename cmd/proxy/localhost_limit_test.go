@@ -31,7 +31,7 @@ func TestConnectionLimitOnLoopback(t *testing.T) {
 	startTCPEcho(t, namespace, "10.244.1.5:8080") // there is no server over IPv6
 	d := startDaemon(t, namespace, splitArgs("--own-tables never --nodeport-addresses primary,localhost --metrics-bind-address "+
 		loadTestMetrics+
-		" --feature-gates KubeProxyNFTablesLocalhostNodePorts=true --manifests "+writeState(t, loopbackState))...)
+		" --feature-gates KubeProxyNFTablesLocalhostNodePorts=true --manifests "+writeManifests(t, loopbackManifests))...)
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		t.Fatal(err)

@@ -30,7 +30,7 @@ func TestNodePortsOnLoopbackReachTheEndpointsOfAllNodes(t *testing.T) {
 		namespace.Exec("ip", "route", "add", family.there, "via", family.by)
 		startAddressServer(t, namespace, family.here)
 		startAddressServer(t, other, family.there)
-		state := strings.ReplaceAll(loopbackState, fmt.Sprintf("[{addresses: [%s], nodeName: node-a, conditions: {ready: true}}]",
+		state := strings.ReplaceAll(loopbackManifests, fmt.Sprintf("[{addresses: [%s], nodeName: node-a, conditions: {ready: true}}]",
 			quotedIPv6(family.here)), fmt.Sprintf("\n  - {addresses: [%q], nodeName: node-a, conditions: {ready: true}}"+
 			"\n  - {addresses: [%q], nodeName: node-b, conditions: {ready: true}}", family.here, family.there))
 		local := strings.Replace(state, "type: NodePort", "type: NodePort\n    externalTrafficPolicy: Local", 1)
@@ -44,7 +44,7 @@ func TestNodePortsOnLoopbackReachTheEndpointsOfAllNodes(t *testing.T) {
 		} {
 			t.Run(family.title+" "+title, func(t *testing.T) {
 				d := startDaemon(t, namespace, splitArgs("--own-tables never --nodeport-addresses primary,localhost --feature-gates "+
-					"KubeProxyNFTablesLocalhostNodePorts=true --manifests "+writeState(t, test.state))...)
+					"KubeProxyNFTablesLocalhostNodePorts=true --manifests "+writeManifests(t, test.state))...)
 				addrPort := net.JoinHostPort(family.loopback, "30080")
 				wait.Until(t, "the proxy listens", func() bool { return d.listens(addrPort) })
 				answers := map[string]bool{}
@@ -64,7 +64,7 @@ func TestNodePortsOnLoopbackReachTheEndpointsOfAllNodes(t *testing.T) {
 	}
 }
 
-// quotedIPv6 formats an address as in loopbackState.
+// quotedIPv6 formats an address as in loopbackManifests.
 func quotedIPv6(addr string) string {
 	if strings.Contains(addr, ":") {
 		return strconv.Quote(addr)

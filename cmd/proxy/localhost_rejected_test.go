@@ -17,8 +17,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
-// noEndpointState is a Service without endpoints, with a node port of each protocol.
-const noEndpointState = `apiVersion: v1
+// noEndpointManifests has a Service without endpoints, with a node port of each protocol.
+const noEndpointManifests = `apiVersion: v1
 kind: List
 items:
 - apiVersion: v1
@@ -45,7 +45,8 @@ const rejectedMetrics = "127.0.0.1:10549"
 func TestWhatLoopbackDoesNotServeIsRefusedAndCounted(t *testing.T) {
 	namespace := netns.New(t)
 	const gate = "--feature-gates KubeProxyNFTablesLocalhostNodePorts=true"
-	args := splitArgs("--own-tables never --metrics-bind-address " + rejectedMetrics + " --manifests " + writeState(t, noEndpointState))
+	folder := writeManifests(t, noEndpointManifests)
+	args := splitArgs("--own-tables never --metrics-bind-address " + rejectedMetrics + " --manifests " + folder)
 	nodePortListener, otherListener := listenUDP(t, namespace, ":30053"), listenUDP(t, namespace, ":30054")
 	for _, test := range []struct {
 		title, flags string
@@ -115,7 +116,7 @@ func TestNeighboursAreCountedToo(t *testing.T) {
 	neighbour.Exec("ip", "route", "add", "127.0.0.1", "via", "192.0.2.1")
 	nodePortListener, otherListener := listenUDP(t, namespace, ":30053"), listenUDP(t, namespace, ":30054")
 	d := startDaemon(t, namespace, splitArgs("--own-tables never --metrics-bind-address "+rejectedMetrics+" --manifests "+
-		writeState(t, noEndpointState)+
+		writeManifests(t, noEndpointManifests)+
 		" --feature-gates KubeProxyNFTablesLocalhostNodePorts=true")...)
 	for range 5 {
 		isRefused(t, neighbour, "udp", "127.0.0.1:30053")

@@ -14,8 +14,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// loopbackState is a dual-stack Service with a node port, and an endpoint of each family.
-const loopbackState = `apiVersion: v1
+// loopbackManifests has a dual-stack Service with a node port, and an endpoint of each family.
+const loopbackManifests = `apiVersion: v1
 kind: List
 items:
 - apiVersion: v1
@@ -46,7 +46,7 @@ items:
 
 // TestNodePortsOnLoopback: node ports are served there only if the gate and --nodeport-addresses enable it.
 func TestNodePortsOnLoopback(t *testing.T) {
-	namespace, folder := netns.New(t), writeState(t, loopbackState)
+	namespace, folder := netns.New(t), writeManifests(t, loopbackManifests)
 	for _, address := range []string{"10.244.1.5/32", "fd00:244::5/128"} {
 		namespace.Exec("ip", "addr", "add", address, "dev", "lo", "nodad")
 	}

@@ -61,7 +61,7 @@ func TestAForecastOfANamespaceNamesIt(t *testing.T) {
 // TestRejectedServiceOfAnotherNamespaceIsIgnored: if only another namespace is requested, the Service does not change
 // the exit status.
 func TestRejectedServiceOfAnotherNamespaceIsIgnored(t *testing.T) {
-	folder := writeState(t, checkedService+`- apiVersion: v1
+	folder := writeManifests(t, checkedService+`- apiVersion: v1
   kind: Service
   metadata: {namespace: ops, name: bad}
   spec: {clusterIP: nonsense, ports: [{port: 80}]}

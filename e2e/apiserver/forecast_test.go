@@ -38,9 +38,9 @@ func (p *fakePublisher) run(kubeconfig string, arguments ...string) (stdout, std
 	return out.String(), errText.String()
 }
 
-// TestCommandsPlanWithMeasuredDemandLikeProxies checks that forecast, explain and render of a cluster plan with measured
-// demand while the Lease is current. To check that, they need the right to get that one Lease; without it they assume
-// that it is current.
+// TestCommandsPlanWithMeasuredDemandLikeProxies checks that forecast, explain and render of a cluster plan with
+// measured demand while the Lease is current. To check that, they need the right to get that one Lease; without it they
+// assume that it is current.
 func TestCommandsPlanWithMeasuredDemandLikeProxies(t *testing.T) {
 	p := newPublication(t)
 	self := p.node("self", zoneLabel+"=zone-a")
@@ -59,7 +59,7 @@ func TestCommandsPlanWithMeasuredDemandLikeProxies(t *testing.T) {
 		prepare    func()
 		kubeconfig string
 		want       string // the source of the demand
-		says       string // empty: no text about the Lease
+		text       string // empty: no text about the Lease
 	}{
 		{"the Lease is current", func() {}, withLease, "measured", ""},
 		{"the Lease is forbidden", func() {}, withoutLease, "measured", ""},
@@ -87,7 +87,7 @@ func TestCommandsPlanWithMeasuredDemandLikeProxies(t *testing.T) {
 		}
 		_, texts["render"] = p.run(step.kubeconfig, "render", "--node", self)
 		for command, text := range texts {
-			if !strings.Contains(text, step.says) || strings.Contains(text, "Lease") != (step.says != "") {
+			if !strings.Contains(text, step.text) || strings.Contains(text, "Lease") != (step.text != "") {
 				t.Errorf("%s: %s prints %q", step.does, command, text)
 			}
 		}

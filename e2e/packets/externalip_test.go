@@ -78,13 +78,13 @@ func TestAClusterIPIsNeverTakenByAnExternalIP(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
 	client := c.addPod(c.nodes[0], "client").Namespace
-	thief, owner := c.addServer(c.nodes[0], "thief"), c.addServer(c.nodes[0], "owner")
+	other, owner := c.addServer(c.nodes[0], "thief"), c.addServer(c.nodes[0], "owner")
 	stealing := func(s *model.Service) {
 		s.ExternalIPs = append(s.ExternalIPs, web.addrs(model.ClusterIP)...)
 		s.LoadBalancerIPs = append(s.LoadBalancerIPs, web.addrs(model.ClusterIP)...)
 	}
 	clients := []*fabric.Namespace{client, c.nodes[0].Namespace}
-	c.apply(olderApp.service(stealing, createdIn(2001)).Merge(olderApp.endpoints(thief)))
+	c.apply(olderApp.service(stealing, createdIn(2001)).Merge(olderApp.endpoints(other)))
 	expect(t, "no Service has the ClusterIP yet", clients, paths, servedBy("thief"))
 	c.apply(service(createdIn(2002)).Merge(endpoints(owner)))
 	expect(t, "a Service has the ClusterIP", clients, paths, servedBy("owner"))
@@ -148,9 +148,9 @@ func TestAnOlderExternalIPOverridesNoLoadBalancerIPOrNodePort(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
 	n := c.nodes[0]
-	thief, owner := c.addServer(n, "thief"), c.addServer(n, "owner")
+	other, owner := c.addServer(n, "thief"), c.addServer(n, "owner")
 	clients := []*fabric.Namespace{c.addPod(n, "client").Namespace, n.Namespace, c.addHost("host", n)}
-	c.apply(olderApp.endpoints(thief).Merge(youngerApp.endpoints(owner)))
+	c.apply(olderApp.endpoints(other).Merge(youngerApp.endpoints(owner)))
 	for name, test := range map[string]struct {
 		owned, stolen func(*model.Service)
 		to            []path

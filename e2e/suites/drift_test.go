@@ -16,7 +16,7 @@ import (
 )
 
 var _ = Describe("External changes of the tables", Serial, func() {
-	deeds := []string{"flush-services", "flush-table", "delete-table"}
+	actions := []string{"flush-services", "flush-table", "delete-table"}
 
 	It("are rejected by the kernel if the tables have an owner", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
@@ -25,8 +25,8 @@ var _ = Describe("External changes of the tables", Serial, func() {
 		n := kube.nodes[0]
 		expectServers(ctx, "before", podClients, clusterIPs(service), servers)
 		clients := startSteady(ctx, podClients.on(n), append(clusterIPs(service), nodePorts(service, n)...))
-		for _, deed := range deeds {
-			expectOutcome(sabotageOn(ctx, namespace, n, deed), sabotage.Rejected)
+		for _, action := range actions {
+			expectOutcome(sabotageOn(ctx, namespace, n, action), sabotage.Rejected)
 		}
 		clients.expectNoneLost("during the attempts")
 		expectServers(ctx, "after", podClients.on(n), clusterIPs(service), servers)
@@ -40,10 +40,10 @@ var _ = Describe("External changes of the tables", Serial, func() {
 		kube.withProxyFlags(ctx, "--own-tables=never")
 		expectServers(ctx, "before", podClients, clusterIPs(service), servers)
 		restarts := restartsOn(ctx, n)
-		for _, deed := range deeds {
-			expectOutcome(sabotageOn(ctx, namespace, n, deed), sabotage.Done)
-			expectServers(ctx, deed, podClients.on(n), clusterIPs(service), servers)
-			expectServers(ctx, deed, nodeClients.notOn(n)[:1], nodePorts(service, n), servers)
+		for _, action := range actions {
+			expectOutcome(sabotageOn(ctx, namespace, n, action), sabotage.Done)
+			expectServers(ctx, action, podClients.on(n), clusterIPs(service), servers)
+			expectServers(ctx, action, nodeClients.notOn(n)[:1], nodePorts(service, n), servers)
 		}
 		Expect(restartsOn(ctx, n)).To(Equal(restarts), "restarts of the proxy on %s, by pod", n.name)
 	})

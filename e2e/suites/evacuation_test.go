@@ -30,7 +30,7 @@ var _ = Describe("An evacuation of a zone", Serial, Label(nodePower), func() {
 		evacuated := kube.startPods(ctx, namespace, serversIn(leaving, "web", 2)...)
 		services := unevenServices{
 			preferring: newService(ctx, namespace, named("preferring"), preferSameZone),
-			bounded:    newService(ctx, namespace, named("bounded"), preferSameZone, withinBound),
+			bounded:    newService(ctx, namespace, named("bounded"), preferSameZone, withLoadBound),
 		}
 		anywhere := clusterIPs(newService(ctx, namespace, named("anywhere")))
 		expectServers(ctx, "before", nodeClients.notInZone(leaving), anywhere, slices.Concat(staying, evacuated))
@@ -102,12 +102,12 @@ func (s unevenServices) expectLoadBound(ctx context.Context, when string, server
 	GinkgoHelper()
 	expectEachInItsZone(ctx, when, clusterIPs(s.preferring), servers)
 	unbounded := loadOf(ctx, s.preferring, servers)
-	expectBound(ctx, s.bounded, unbounded)
+	expectLoadBoundApplied(ctx, s.bounded, unbounded)
 	got := loadOf(ctx, s.bounded, servers)
 	AddReportEntry(when, fmt.Sprintf("%s\n%s", unbounded, got))
-	Expect(unbounded.busiest()).To(BeNumerically(">", bound+unbounded.tolerance()),
+	Expect(unbounded.busiest()).To(BeNumerically(">", loadBound+unbounded.tolerance()),
 		"%s: the load of the busiest server without a load bound, which must be an overload: %s", when, unbounded)
-	Expect(got.busiest()).To(BeNumerically("<=", bound+got.tolerance()), "%s: the busiest server of %s", when, got)
+	Expect(got.busiest()).To(BeNumerically("<=", loadBound+got.tolerance()), "%s: the busiest server of %s", when, got)
 }
 
 // expectNone makes clients connect to both Services, and expects no reply from the given servers.

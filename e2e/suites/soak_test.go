@@ -42,7 +42,7 @@ var _ = Describe("Power cuts for half an hour", Serial, Label(nodePower, soakLab
 			newService(ctx, namespace, named("plain")),
 			newService(ctx, namespace, named("remembered"), affinity(10800)),
 			newService(ctx, namespace, named("near"), topologyKeys(preferZone)),
-			newService(ctx, namespace, named("bounded"), topologyKeys(preferZone), withinBound),
+			newService(ctx, namespace, named("bounded"), topologyKeys(preferZone), withLoadBound),
 		}
 		expectServers(ctx, "before", podClients, clusterIPs(services[0]), servers)
 		DeferCleanup(func(ctx SpecContext) { kube.startNodes(ctx, kube.nodes) })

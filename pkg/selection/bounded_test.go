@@ -79,10 +79,10 @@ func bounded(limit uint64, keys ...policy.Key) policy.Topology {
 func TestReasonsOfBoundedServices(t *testing.T) {
 	keys := bounded(120, zoneThenAll...)
 	tests := map[string]struct {
-		town *boundedSetup
-		node string
-		tier string
-		want string
+		setup *boundedSetup
+		node  string
+		tier  string
+		want  string
 	}{
 		"enough near": {
 			newBoundedSetup(keys, []int{3, 3, 3}, []int{6, 1, 1}), "zone-a-1", zone,
@@ -108,7 +108,7 @@ func TestReasonsOfBoundedServices(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			choice := test.town.decide(t, test.node).Selection.Cluster
+			choice := test.setup.decide(t, test.node).Selection.Cluster
 			if got := choice.Reason.Sentence(); got != test.want {
 				t.Errorf("reason is\n%s\nwant\n%s", got, test.want)
 			}
@@ -322,7 +322,7 @@ func TestClientsAreRecountedWhenTheyChange(t *testing.T) {
 		return model.Change{Services: map[model.ObjectName]*model.Service{setup.web: &service}}
 	}
 	for _, step := range []struct {
-		says   string
+		desc   string
 		change model.Change
 		want   Code
 	}{
@@ -336,7 +336,7 @@ func TestClientsAreRecountedWhenTheyChange(t *testing.T) {
 		apply(step.change)
 		got := planner.Decide(setup.web, []model.Family{model.IPv4})[0].Selection.Cluster.Reason
 		if got.Code != step.want {
-			t.Errorf("%s: %s, want %s: %s", step.says, got.Code, step.want, got.Sentence())
+			t.Errorf("%s: %s, want %s: %s", step.desc, got.Code, step.want, got.Sentence())
 		}
 	}
 }

@@ -45,7 +45,7 @@ func TestServesNodePorts(t *testing.T) {
 	for name, c := range map[string]struct {
 		setting model.NodePortAddresses
 		want    []netip.Addr
-		asked   int
+		lookups int
 	}{
 		"no setting: all addresses that the kernel considers local, except loopback": {
 			model.NodePortAddresses{},
@@ -85,8 +85,8 @@ func TestServesNodePorts(t *testing.T) {
 			if diff := cmp.Diff(c.want, got, opts); diff != "" {
 				t.Errorf("addresses with node ports (-want +got):\n%s", diff)
 			}
-			if lookups != c.asked {
-				t.Errorf("%d lookups in the kernel, want %d", lookups, c.asked)
+			if lookups != c.lookups {
+				t.Errorf("%d lookups in the kernel, want %d", lookups, c.lookups)
 			}
 		})
 	}
@@ -95,10 +95,10 @@ func TestServesNodePorts(t *testing.T) {
 func TestOriginOf(t *testing.T) {
 	local := parseAddrs("172.30.0.1", "fd00:30::1")
 	for name, c := range map[string]struct {
-		pods   []netip.Prefix
-		client string
-		want   ClientOrigin
-		asked  int
+		pods    []netip.Prefix
+		client  string
+		want    ClientOrigin
+		lookups int
 	}{
 		"this node's own address":                  {parsePrefixes("10.244.0.0/16"), "172.30.0.1", Internal, 1},
 		"loopback":                                 {parsePrefixes("10.244.0.0/16"), "127.0.0.1", Internal, 0},
@@ -115,8 +115,8 @@ func TestOriginOf(t *testing.T) {
 			if got != c.want || err != nil {
 				t.Errorf("OriginOf(%s) = %d, %v; want %d", c.client, got, err, c.want)
 			}
-			if lookups != c.asked {
-				t.Errorf("%d lookups in the kernel, want %d", lookups, c.asked)
+			if lookups != c.lookups {
+				t.Errorf("%d lookups in the kernel, want %d", lookups, c.lookups)
 			}
 		})
 	}

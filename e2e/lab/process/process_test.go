@@ -89,19 +89,19 @@ func TestAProgramThatEndedReportsHowAndItsLastOutput(t *testing.T) {
 
 func TestAProgramIsTerminatedAndKilledIfItDoesNotEnd(t *testing.T) {
 	for name, test := range map[string]struct {
-		script   string
-		patience time.Duration
-		want     string
+		script  string
+		timeout time.Duration
+		want    string
 	}{
 		"a program that handles SIGTERM": {
-			script: `trap "exit 0" TERM; echo ready; while :; do sleep 0.01; done`, patience: time.Minute, want: "exit status 0",
+			script: `trap "exit 0" TERM; echo ready; while :; do sleep 0.01; done`, timeout: time.Minute, want: "exit status 0",
 		},
 		"a program that ignores SIGTERM": {script: `trap "" TERM; echo ready; while :; do sleep 0.01; done`, want: "signal: killed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := start(t, "sh", "-c", test.script)
 			wait.Until(t, "the program is ready", func() bool { return strings.Contains(p.LastOutput(), "ready") })
-			if err := p.Stop(test.patience); err != nil {
+			if err := p.Stop(test.timeout); err != nil {
 				t.Fatal(err)
 			}
 			if got := p.ExitError().Error(); !strings.Contains(got, test.want) {

@@ -42,7 +42,7 @@ func TestHandlerServesHealthChecks(t *testing.T) {
 	port := reserve.OnLoopback(t).Port()
 	t.Cleanup(func() { <-ended })
 	for _, step := range []struct {
-		says   string
+		desc   string
 		accept any
 		is     bool // applied
 		synced selection.SyncState
@@ -64,7 +64,7 @@ func TestHandlerServesHealthChecks(t *testing.T) {
 			got = statusOf(fmt.Sprintf("http://127.0.0.1:%d/", port))
 		}
 		if got != step.want {
-			t.Fatalf("%s: status %d, want %d", step.says, got, step.want)
+			t.Fatalf("%s: status %d, want %d", step.desc, got, step.want)
 		}
 	}
 }
@@ -73,7 +73,7 @@ func TestUnchangedDecisionUpdatesNoServer(t *testing.T) {
 	handler := NewHandler()
 	type derived = map[string]any
 	for _, step := range []struct {
-		says   string
+		desc   string
 		accept derived
 		synced selection.SyncState
 		isNew  bool
@@ -99,7 +99,7 @@ func TestUnchangedDecisionUpdatesNoServer(t *testing.T) {
 		default:
 		}
 		if diff := cmp.Diff(step.want, handler.checks); diff != "" || isNew != step.isNew {
-			t.Errorf("%s: notified: %v, checks (-want +got):\n%s", step.says, isNew, diff)
+			t.Errorf("%s: notified: %v, checks (-want +got):\n%s", step.desc, isNew, diff)
 		}
 	}
 }

@@ -230,8 +230,8 @@ func TestAFlowOfANodePortIsStaleIfAnotherFrontendTakesItsAddress(t *testing.T) {
 func TestTheKernelIsQueriedOnlyIfNeeded(t *testing.T) {
 	local := func(s *model.Service) { ofUDP(s); s.ExternalTrafficLocal = true }
 	for name, test := range map[string]struct {
-		entry conntrack.Entry
-		asks  bool
+		entry   conntrack.Entry
+		looksUp bool
 	}{
 		"not a frontend":                           {flow(host, "203.0.113.7:80", "10.244.1.1:8080"), false},
 		"an endpoint for all clients":              {flow(host, "203.0.113.1:80", "10.244.1.1:8080"), false},
@@ -247,7 +247,7 @@ func TestTheKernelIsQueriedOnlyIfNeeded(t *testing.T) {
 		classifier := tc.newClassifier(time.Now())
 		classifier.isLocal = func(netip.Addr) (bool, error) { calls++; return false, unix.ENOBUFS }
 		class, err := classifier.classify(&test.entry)
-		if (calls > 0) != test.asks || (err != nil) != test.asks || (class == ClientUnknown) != test.asks {
+		if (calls > 0) != test.looksUp || (err != nil) != test.looksUp || (class == ClientUnknown) != test.looksUp {
 			t.Errorf("%s: %d queries, %s, %v", name, calls, class, err)
 		}
 	}

@@ -312,8 +312,8 @@ func TestClientsOfTheNodeReachTheDaemon(t *testing.T) {
 	if got := s.serversThroughKernel(byService, enoughConnections(len(want))); !slices.Equal(got, want) {
 		t.Errorf("through the kernel %v reply, want %v", got, want)
 	}
-	stranger := startClient(t, fmt.Sprintf("passthrough:///%s:%d", s.nodes[0].IPv4, xdsPort), s.far.Namespace)
-	if got := stranger.do(command{Calls: 1, Timeout: 1000}); len(got.Answers) > 0 {
+	remote := startClient(t, fmt.Sprintf("passthrough:///%s:%d", s.nodes[0].IPv4, xdsPort), s.far.Namespace)
+	if got := remote.do(command{Calls: 1, Timeout: 1000}); len(got.Answers) > 0 {
 		t.Errorf("a client on another node got replies: %v", got.Answers)
 	}
 	s.waitForMetric("vicinity_xds_rejections_total", 1, `reason="remote_client"`)

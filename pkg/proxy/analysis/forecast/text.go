@@ -320,9 +320,9 @@ type comparison struct {
 func differences(before, after *Report) (list []comparison) {
 	for i := range after.Services {
 		service := &after.Services[i]
-		was, is := &before.Services[i].Projections[0], &service.Projections[0]
-		if was.Shares != is.Shares || was.Busiest.Load != is.Busiest.Load || !slices.Equal(was.Loads, is.Loads) {
-			list = append(list, comparison{service, was, is})
+		old, current := &before.Services[i].Projections[0], &service.Projections[0]
+		if old.Shares != current.Shares || old.Busiest.Load != current.Busiest.Load || !slices.Equal(old.Loads, current.Loads) {
+			list = append(list, comparison{service, old, current})
 		}
 	}
 	slices.SortStableFunc(list, func(a, b comparison) int {

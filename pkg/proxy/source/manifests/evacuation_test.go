@@ -17,7 +17,7 @@ func TestEvacuateLabel(t *testing.T) {
 	}
 	const without = "apiVersion: v1\nkind: Node\nmetadata: {name: n1, labels: {other: x}}\n"
 	for _, step := range []struct {
-		does, text              string
+		desc, text              string
 		isReported, isEvacuated bool
 		problems                int
 	}{
@@ -39,7 +39,7 @@ func TestEvacuateLabel(t *testing.T) {
 		}
 		evacuation, changed := update.Change.Demotions[model.DemotionKey{Node: "n1"}]
 		if changed != step.isReported || (evacuation != nil) != step.isEvacuated || len(update.NewProblems) != step.problems {
-			t.Errorf("after %s: demotion changed: %t, %v; %d problems: %v", step.does, changed, evacuation, len(update.NewProblems),
+			t.Errorf("after %s: demotion changed: %t, %v; %d problems: %v", step.desc, changed, evacuation, len(update.NewProblems),
 				update.NewProblems)
 		}
 	}

@@ -132,16 +132,16 @@ func TestANodePortIsCountedByItselfAlone(t *testing.T) {
 			server, host := c.addServer(n, "server"), c.addHost("host", n)
 			clients := []*fabric.Namespace{c.addPod(n, "client").Namespace, n.Namespace, host}
 			demand := c.countDemand(n)
-			namesake := app{"namesake", 11}
+			samePort := app{"same-port", 11}
 			onThatPort := func(s *model.Service) {
 				for i := range s.Ports {
 					s.Ports[i].Port = web.nodePort()
 				}
 			}
 			c.apply(web.service(web.withNodePorts, bounded).Merge(web.endpoints(server)))
-			c.apply(namesake.service(namesake.withExternalIPs, onThatPort).Merge(namesake.endpoints(server)))
+			c.apply(samePort.service(samePort.withExternalIPs, onThatPort).Merge(samePort.endpoints(server)))
 			demand.read()
-			otherPaths := pathsTo(web.nodePort(), append(namesake.addrs(model.ClusterIP), namesake.addrs(model.ExternalIP)...)...)
+			otherPaths := pathsTo(web.nodePort(), append(samePort.addrs(model.ClusterIP), samePort.addrs(model.ExternalIP)...)...)
 			dialEach(t, clients, otherPaths, 1, succeeds)
 			c.serveOn(server.Namespace, web.nodePort())
 			dialEach(t, clients, pathsTo(web.nodePort(), server.IPv4, server.IPv6), 1, succeeds)

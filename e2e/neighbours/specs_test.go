@@ -298,7 +298,7 @@ func (tb *testbed) runLifecycle(n neighbour) {
 	}
 	expectAll("at first")
 	for _, change := range []struct {
-		what string
+		desc string
 		do   func(*machine)
 	}{
 		{"update of the neighbour", n.update},
@@ -306,8 +306,8 @@ func (tb *testbed) runLifecycle(n neighbour) {
 		{"restart of the neighbour", n.restart},
 		{"second restart of the proxy", (*machine).restartProxy},
 	} {
-		tb.underTraffic(change.what, func() { tb.forEachNode(change.do) })
-		expectAll("after the " + change.what)
+		tb.underTraffic(change.desc, func() { tb.forEachNode(change.do) })
+		expectAll("after the " + change.desc)
 	}
 	tb.expectEvacuation()
 }

@@ -26,7 +26,7 @@ func TestSourceRangesRestrictWhoMayDialALoadBalancerIP(t *testing.T) {
 	balancer := web.paths(r.nodes[0], model.LoadBalancerIP)
 	otherPaths := web.paths(r.nodes[0], model.ClusterIP, model.NodePort, model.ExternalIP)
 	for _, test := range []struct {
-		why             string
+		desc            string
 		edit            func(*model.Service)
 		allowed, barred []*fabric.Namespace
 	}{
@@ -42,9 +42,9 @@ func TestSourceRangesRestrictWhoMayDialALoadBalancerIP(t *testing.T) {
 		{"no client here", sourceRanges("192.0.2.0/24", "2001:db8:ffff::/48"), nil, []*fabric.Namespace{r.pod, r.node, r.host, otherHost}},
 	} {
 		r.apply(service(web.withEverything, test.edit).Merge(endpoints(r.near)))
-		expect(t, "in the ranges: "+test.why, test.allowed, balancer, servedBy("near"))
-		expect(t, "not in the ranges: "+test.why, test.barred, balancer, timesOut)
-		expect(t, "other frontends; ranges: "+test.why, []*fabric.Namespace{r.pod, r.node, r.host, otherHost}, otherPaths, servedBy("near"))
+		expect(t, "in the ranges: "+test.desc, test.allowed, balancer, servedBy("near"))
+		expect(t, "not in the ranges: "+test.desc, test.barred, balancer, timesOut)
+		expect(t, "other frontends; ranges: "+test.desc, []*fabric.Namespace{r.pod, r.node, r.host, otherHost}, otherPaths, servedBy("near"))
 	}
 }
 

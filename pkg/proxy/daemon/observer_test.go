@@ -466,7 +466,7 @@ func TestANodeIsEligibleUnlessItIsUnknownOrBeingRemoved(t *testing.T) {
 	for name, test := range map[string]struct {
 		own      localNodeState
 		eligible bool
-		why      string
+		reason   string
 	}{
 		"unknown": {localNodeState{}, false, "there is no Node object of this name"},
 		"exists":  {localNodeState{node: &model.Node{Name: "node-a"}}, true, ""},
@@ -482,8 +482,8 @@ func TestANodeIsEligibleUnlessItIsUnknownOrBeingRemoved(t *testing.T) {
 			"it is being evacuated until 2026-11-22 18:00 UTC",
 		},
 	} {
-		if eligible, why := test.own.eligibility(); eligible != test.eligible || why != test.why {
-			t.Errorf("%s: %v, %q, want %v, %q", name, eligible, why, test.eligible, test.why)
+		if eligible, reason := test.own.eligibility(); eligible != test.eligible || reason != test.reason {
+			t.Errorf("%s: %v, %q, want %v, %q", name, eligible, reason, test.eligible, test.reason)
 		}
 	}
 }

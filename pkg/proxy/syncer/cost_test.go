@@ -67,7 +67,7 @@ func (k *countingKernel) Objects(context.Context, model.Family) (ruleset.Objects
 // TestTheCostOfOneTenantIsASum: to add, change and delete eight times as many objects takes about eight times the
 // elements and the CPU time. A product or a square would take 64 times as much.
 func TestTheCostOfOneTenantIsASum(t *testing.T) {
-	for name, test := range map[string]struct{ of, after func(times int) model.Change }{
+	for name, test := range map[string]struct{ before, after func(times int) model.Change }{
 		"external IPs": {
 			func(times int) model.Change { return largeServiceWith(model.TCP, 1, 1000*times, 1) },
 			func(times int) model.Change { return largeServiceWith(model.TCP, 1, 1000*times, 2) },
@@ -105,7 +105,7 @@ func TestTheCostOfOneTenantIsASum(t *testing.T) {
 			const times, limit = 8, 24
 			var once, many time.Duration
 			for try := 1; ; try++ { // noise of other processes can make the short run appear too short
-				once, many = cpuTime(t, test.of, test.after, 1), cpuTime(t, test.of, test.after, times)
+				once, many = cpuTime(t, test.before, test.after, 1), cpuTime(t, test.before, test.after, times)
 				if many <= limit*once {
 					return
 				}

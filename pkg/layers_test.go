@@ -32,8 +32,10 @@ var rules = []importRule{
 		reason: "they are two programs; shared packages are outside of both",
 	},
 	{
-		packages: []string{"pkg/webhook/..."}, forbidden: []string{"pkg/model", "pkg/selection/..."},
-		reason: "the webhook needs only the settings that users write (`policy`), and no decisions of the proxy",
+		packages: []string{"pkg/webhook/..."}, exempt: []string{"pkg/webhook/demand/overload"},
+		forbidden: []string{"pkg/model", "pkg/selection/..."},
+		reason: "the webhook needs only the settings that users write (`policy`), and no decisions of the proxy; `overload` plans as " +
+			"proxies do, to compare the result with measured demand",
 	},
 	{
 		packages: []string{

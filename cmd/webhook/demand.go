@@ -5,11 +5,14 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/vicinity-proxy/vicinity/pkg/apis/vicinity/v1alpha1"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand/pull"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/metrics"
 )
 
@@ -26,7 +29,7 @@ func (w *webhook) measureDemand(ctx context.Context) error {
 	return demand.Run(ctx, w.manager.GetConfig(), demand.Options{
 		Namespace: w.flags.namespace, Identity: identity, Account: w.flags.demandAccount,
 		Proxies: types.NamespacedName{Namespace: namespace, Name: name},
-		Puller:  demand.NewPuller(w.flags.demandPort, nil), Observer: demandObserver{w.recorder}, Log: w.log,
+		Puller:  pull.New(w.flags.demandPort, nil), Observer: demandObserver{w.recorder}, Log: w.log,
 		MeasuredByDefault: w.flags.defaultDemandSource == policy.Measured,
 	})
 }
@@ -39,14 +42,16 @@ func (o demandObserver) Measured(round demand.Round) {
 	services := make(map[[2]string]metrics.Demand, len(round.Services))
 	for service, report := range round.Services {
 		namespace, name, _ := strings.Cut(service, "/")
-		services[[2]string{namespace, name}] = metrics.Demand{Skew: report.MaxSkew, ConnectionsPerMinute: report.ConnectionsPerMinute}
+		services[[2]string{namespace, name}] = metrics.Demand{
+			Overload: report.Overload.Ratio(), ConnectionsPerMinute: report.ConnectionsPerMinute,
+		}
 	}
-	o.recorder.Measured(round.Reporting, round.Nodes, round.ChangePoints, services)
+	o.recorder.Measured(round.Reporting, round.Nodes, len(round.Unreported), round.ChangePoints, services)
 }
 
 // Queued implements demand.Observer.
-func (o demandObserver) Queued(backlog demand.Backlog) {
-	o.recorder.DemandQueued(backlog.Changes, backlog.Longest)
+func (o demandObserver) Queued(backlog v1alpha1.DemandBacklog) {
+	o.recorder.DemandQueued(backlog.Waiting, time.Duration(backlog.LongestSeconds)*time.Second)
 }
 
 // Published implements demand.Observer.

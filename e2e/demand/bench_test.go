@@ -216,7 +216,7 @@ func (c *fakeCluster) measure(b *testing.B, port uint16, nodes int) {
 	b.ReportMetric(float64(nodes*rounds)/took.Seconds(), "pulls/s")
 	b.ReportMetric(float64(bytes.Load()-first)/took.Hours()/1e6, "MB/h-by-proxy")
 	b.ReportMetric(float64(total(r.reportedWrites())-writes)/took.Minutes(), "writes/min")
-	b.ReportMetric(float64(r.waiting().Changes), "waiting")
+	b.ReportMetric(float64(r.waiting().Waiting), "waiting")
 	b.ReportMetric(0, "ns/op")
 	if round, _ := r.lastRound(); round.Reporting != nodes || len(round.Decided) != measuredServices {
 		b.Errorf("%d of %d nodes report, and %d Services are decided, want all nodes and %d Services",

@@ -25,6 +25,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
 	"github.com/vicinity-proxy/vicinity/e2e/fabric/fabrictest"
 	"github.com/vicinity-proxy/vicinity/e2e/site"
+	"github.com/vicinity-proxy/vicinity/pkg/apis/vicinity/v1alpha1"
 	"github.com/vicinity-proxy/vicinity/pkg/demandapi"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/logs"
@@ -33,6 +34,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/sent"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand/pull"
 )
 
 const (
@@ -141,7 +143,7 @@ type replica struct {
 	writes   *sent.Writes
 	reported map[string]int
 	failed   int
-	backlog  demand.Backlog
+	backlog  v1alpha1.DemandBacklog
 }
 
 func (r *replica) Measured(round demand.Round) {
@@ -162,7 +164,7 @@ func (r *replica) MeasureFailed() {
 	r.failed++
 }
 
-func (r *replica) Queued(waiting demand.Backlog) {
+func (r *replica) Queued(waiting v1alpha1.DemandBacklog) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	r.backlog = waiting
@@ -182,7 +184,7 @@ func (r *replica) reportedWrites() map[string]int {
 }
 
 // waiting returns the queued changes.
-func (r *replica) waiting() demand.Backlog {
+func (r *replica) waiting() v1alpha1.DemandBacklog {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	return r.backlog
@@ -206,11 +208,11 @@ func (r *replica) lastRound() (round demand.Round, rounds int) {
 }
 
 // start starts a replica with the permissions of the webhook's account.
-func (c *testCluster) start(t *testing.T, identity string, minSkewDuration time.Duration) *replica {
+func (c *testCluster) start(t *testing.T, identity string, minProblemDuration time.Duration) *replica {
 	t.Helper()
 	dial := site.Client(c.control.Namespace).Transport.(*http.Transport).DialContext
 	return startReplica(t, c.api, identity, demand.Options{
-		Puller: demand.NewPuller(port, dial), Every: pullInterval, MinSkewDuration: minSkewDuration,
+		Puller: pull.New(port, dial), Every: pullInterval, MinProblemDuration: minProblemDuration,
 	})
 }
 
@@ -258,17 +260,17 @@ func (c *testCluster) events(t *testing.T) []string {
 }
 
 // TestDemandSkewEvent has 22 connections, 20 of them from one of three zones. One replica detects the skew
-// and creates one Event. The other one takes over when the first ends. When a proxy ends, its node counts like its
-// zone.
+// and creates one Event. The other one takes over when the first ends. When a proxy ends, its node keeps its demand.
 func TestDemandSkewEvent(t *testing.T) {
 	c := newTestCluster(t)
-	const minSkewDuration = 2 * time.Second
-	one := c.start(t, "one", minSkewDuration)
+	const minProblemDuration = 2 * time.Second
+	one := c.start(t, "one", minProblemDuration)
 	wait.Until(t, "the first replica leads", func() bool { return one.log.Has("elected") })
-	two := c.start(t, "two", minSkewDuration)
+	two := c.start(t, "two", minProblemDuration)
 	c.dial(t, 1, 20, 1)
 	wait.Until(t, "one Event on the Service", func() bool { return len(c.events(t)) == 1 })
-	if note := c.events(t)[0]; !strings.HasPrefix(note, "Clients in zone zone-b open ") || !strings.Contains(note, "assumes 33 %") {
+	if note := c.events(t)[0]; !strings.HasPrefix(note, "Clients in zone zone-b open ") || !strings.Contains(note, "assumes 33 %: ") ||
+		!strings.Contains(note, "endpoints in zone zone-b get 2.") || !strings.Contains(note, "the bound allows 1.20") {
 		t.Errorf("unexpected note of the Event: %s", note)
 	}
 	expectSkew(t, one)
@@ -344,6 +346,8 @@ func TestTokenPermitsOnlyDemandPage(t *testing.T) {
 		"create serviceaccounts/vicinity-webhook --subresource token":       "no",
 		"get secrets/vicinity-demand-reader":                                "no",
 		"list endpoints":                                                    "no",
+		"list endpointslices.discovery.k8s.io":                              "yes",
+		"watch endpointslices.discovery.k8s.io":                             "no",
 		"create events.events.k8s.io":                                       "yes",
 		"patch services":                                                    "no",
 	} {

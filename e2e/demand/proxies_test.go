@@ -31,6 +31,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/sent"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand/pull"
 )
 
 // fakeCluster is a cluster of nodes with one server on loopback in place of their proxies: node number n is at
@@ -175,7 +176,7 @@ func (c *fakeCluster) setDemand(service string, rates ...float64) {
 // start starts a replica with the permissions of the webhook's account.
 func (c *fakeCluster) start(t testing.TB, identity string, edits ...func(*demand.Options)) *replica {
 	t.Helper()
-	options := demand.Options{Puller: demand.NewPuller(c.port, dialLoopback), Every: pullInterval}
+	options := demand.Options{Puller: pull.New(c.port, dialLoopback), Every: pullInterval}
 	for _, edit := range edits {
 		edit(&options)
 	}

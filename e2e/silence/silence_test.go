@@ -25,7 +25,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/reachability/probe"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
-	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand/pull"
 )
 
 // peer accepts connections at all loopback addresses, reads their data, and never responds.
@@ -89,13 +89,13 @@ type client struct {
 func clients() map[string]client {
 	return map[string]client{
 		"the webhook pulls demand from proxies": {newRound: func(_ *testing.T, p *peer) func(context.Context) error {
-			puller := demand.NewPuller(p.addr.Port(), nil)
-			var targets []demand.Target
+			puller := pull.New(p.addr.Port(), nil)
+			var targets []pull.Target
 			for i := range byte(5) {
-				targets = append(targets, demand.Target{Node: strconv.Itoa(int(i)), Addr: netip.AddrFrom4([4]byte{127, 0, 0, 1 + i})})
+				targets = append(targets, pull.Target{Node: strconv.Itoa(int(i)), Addr: netip.AddrFrom4([4]byte{127, 0, 0, 1 + i})})
 			}
 			return func(ctx context.Context) error {
-				return puller.Pull(ctx, "token", targets, 0, func(string, demandapi.Page) {}).Sample
+				return puller.Pull(ctx, "token", targets, 0, func(string, demandapi.Page) {}).Sample()
 			}
 		}},
 		"a command queries the running proxy": {onlyPlain: true, newRound: func(_ *testing.T, p *peer) func(context.Context) error {

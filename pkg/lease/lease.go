@@ -16,6 +16,8 @@ import (
 type Renewal struct {
 	At  time.Time     // by the clock of the program that renewed it
 	For time.Duration // how long it is valid; zero if the Lease does not state it
+	// Annotations are those of the Lease.
+	Annotations map[string]string
 }
 
 // timeout limits a request to the API server.
@@ -35,7 +37,7 @@ func Get(ctx context.Context, client rest.Interface, namespace, name string) (Re
 	case lease.Spec.RenewTime == nil:
 		return Renewal{}, nil
 	}
-	renewal := Renewal{At: lease.Spec.RenewTime.Time}
+	renewal := Renewal{At: lease.Spec.RenewTime.Time, Annotations: lease.Annotations}
 	if seconds := lease.Spec.LeaseDurationSeconds; seconds != nil {
 		renewal.For = time.Duration(*seconds) * time.Second
 	}

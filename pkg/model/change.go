@@ -20,6 +20,8 @@ type Change struct {
 	// used; nil means unchanged.
 	Demands     map[ObjectName]*Demand
 	DemandState *DemandState
+	// DemandBacklog are the measurements that wait for the publisher. nil means unchanged.
+	DemandBacklog *DemandBacklog
 	// ServiceCIDRs are the ClusterIP ranges by the name of their object. nil means that the object was deleted.
 	ServiceCIDRs map[string][]netip.Prefix
 	// LocalAddrs are all current addresses of this machine's interfaces. nil means unchanged.
@@ -43,24 +45,25 @@ func (p *ProbeTargets) has(f Frontend) bool {
 // IsEmpty reports whether nothing changed.
 func (c Change) IsEmpty() bool {
 	return len(c.Services)+len(c.Slices)+len(c.Nodes)+len(c.Demotions)+len(c.Demands)+len(c.ServiceCIDRs) == 0 &&
-		c.AllNodes == nil && c.DemandState == nil && c.LocalAddrs == nil && c.APIServers == nil &&
+		c.AllNodes == nil && c.DemandState == nil && c.DemandBacklog == nil && c.LocalAddrs == nil && c.APIServers == nil &&
 		c.ProbeTargets == nil
 }
 
 // Merge returns the change that has the same effect as c followed by later.
 func (c Change) Merge(later Change) Change {
 	return Change{
-		Services:     merge(c.Services, later.Services),
-		Slices:       merge(c.Slices, later.Slices),
-		Nodes:        merge(c.Nodes, later.Nodes),
-		Demotions:    merge(c.Demotions, later.Demotions),
-		Demands:      merge(c.Demands, later.Demands),
-		AllNodes:     cmp.Or(later.AllNodes, c.AllNodes),
-		DemandState:  cmp.Or(later.DemandState, c.DemandState),
-		ServiceCIDRs: merge(c.ServiceCIDRs, later.ServiceCIDRs),
-		LocalAddrs:   orEarlier(later.LocalAddrs, c.LocalAddrs),
-		APIServers:   orEarlier(later.APIServers, c.APIServers),
-		ProbeTargets: cmp.Or(later.ProbeTargets, c.ProbeTargets),
+		Services:      merge(c.Services, later.Services),
+		Slices:        merge(c.Slices, later.Slices),
+		Nodes:         merge(c.Nodes, later.Nodes),
+		Demotions:     merge(c.Demotions, later.Demotions),
+		Demands:       merge(c.Demands, later.Demands),
+		AllNodes:      cmp.Or(later.AllNodes, c.AllNodes),
+		DemandState:   cmp.Or(later.DemandState, c.DemandState),
+		DemandBacklog: cmp.Or(later.DemandBacklog, c.DemandBacklog),
+		ServiceCIDRs:  merge(c.ServiceCIDRs, later.ServiceCIDRs),
+		LocalAddrs:    orEarlier(later.LocalAddrs, c.LocalAddrs),
+		APIServers:    orEarlier(later.APIServers, c.APIServers),
+		ProbeTargets:  cmp.Or(later.ProbeTargets, c.ProbeTargets),
 	}
 }
 

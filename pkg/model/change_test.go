@@ -59,6 +59,11 @@ func TestMerge(t *testing.T) {
 			later:   Change{Nodes: map[string]*Node{"node-1": versionedNode("1")}},
 			want:    Change{LocalAddrs: addrs("192.0.2.10"), Nodes: map[string]*Node{"node-1": versionedNode("1")}},
 		},
+		"the later backlog of measured demand replaces the earlier one": {
+			earlier: Change{DemandBacklog: &DemandBacklog{Waiting: 1}},
+			later:   Change{DemandBacklog: &DemandBacklog{Waiting: 2}},
+			want:    Change{DemandBacklog: &DemandBacklog{Waiting: 2}},
+		},
 		"an empty list of local addresses replaces the earlier one": {
 			earlier: Change{LocalAddrs: addrs("192.0.2.10")},
 			later:   Change{LocalAddrs: []netip.Addr{}},

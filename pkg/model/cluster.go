@@ -32,8 +32,9 @@ type Cluster struct {
 	slicesWithoutZone map[*EndpointSlice]bool
 	bounded           boundedServices
 	// demands is the measured demand by Service. demandState is whether it is used.
-	demands     map[ObjectName]*Demand
-	demandState DemandState
+	demands       map[ObjectName]*Demand
+	demandState   DemandState
+	demandBacklog DemandBacklog
 
 	serviceCIDRs map[string][]netip.Prefix
 	localAddrs   []netip.Addr
@@ -147,6 +148,9 @@ func (c *Cluster) Apply(change Change) []ObjectName {
 	c.applyNodes(change.Nodes, dirty)
 	c.applyDemotions(change.Demotions, dirty)
 	c.applyDemand(change.Demands, change.DemandState)
+	if change.DemandBacklog != nil {
+		c.demandBacklog = *change.DemandBacklog
+	}
 	if all := change.AllNodes; all != nil && *all != c.hasAllNodes {
 		c.hasAllNodes = *all
 		maps.Copy(dirty, c.bounded.services)

@@ -25,6 +25,13 @@ type Demand struct {
 	ConnectionsPerMinute uint64
 }
 
+// DemandBacklog are measurements that wait because the publisher's budget is used up.
+type DemandBacklog struct {
+	Waiting int
+	// Since is when those of some Services began to wait: as many as are known.
+	Since map[ObjectName]time.Time
+}
+
 // DemandState is whether measured demand is used.
 type DemandState int
 
@@ -61,6 +68,9 @@ func (c *Cluster) MeasuredDemand(service *Service) *Demand {
 
 // DemandState returns whether measured demand is used.
 func (c *Cluster) DemandState() DemandState { return c.demandState }
+
+// DemandBacklog returns the measurements that wait for the publisher. It affects no decision.
+func (c *Cluster) DemandBacklog() DemandBacklog { return c.demandBacklog }
 
 // applyDemand marks as stale the Services that use measured demand and have a new measurement, or all that use it if
 // the state changed. TakeStale returns them: their shares change only a little, as with a new node.

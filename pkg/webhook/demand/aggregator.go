@@ -8,30 +8,28 @@ import (
 	"unique"
 
 	"github.com/vicinity-proxy/vicinity/pkg/demandapi"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand/cluster"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand/overload"
 )
 
 const (
-	// reportTTL is how long the last report of a node counts if no newer one arrives.
+	// reportTTL is how long a node counts as reporting after its last response.
 	reportTTL = 10 * time.Minute
-	// maxRate bounds the connections per second that one node may report for one Service, so that a malicious node cannot
-	// turn sums into Inf or NaN.
-	maxRate = 1e6
+	// maxRate bounds the new connections per second, and maxOpen the open ones, that one node may report for one Service,
+	// so that a malicious node cannot turn sums into Inf or NaN.
+	maxRate, maxOpen = 1e6, 1e7
 	// maxServices is how many Services are tracked. Proxies count no more; a malicious one may report others.
 	maxServices = demandapi.MaxServices
 )
 
-// Node is a node of the cluster.
-type Node struct {
-	Name, Zone string
-	// Weight is the node's assumed demand, relative to other nodes.
-	Weight float64
-}
-
 // Service is an existing Service.
 type Service struct {
 	// ShouldPublish is set if its demand should be published. Published are the published shares by zone; nil means none.
-	ShouldPublish bool
-	Published     map[string]float64
+	// PublishedOpen are those of open connections; nil means that they are the same. PublishedNodes is the published
+	// number of effective nodes.
+	ShouldPublish            bool
+	Published, PublishedOpen map[string]float64
+	PublishedNodes           int32
 }
 
 // Services returns a Service by namespace/name, or false if it does not exist.
@@ -42,25 +40,36 @@ type Aggregator struct {
 	nodes     map[string]nodeReport
 	services  map[string]*serviceState
 	lastRound time.Time // the time of the last round; zero before the first one
+	isSilent  bool      // no node has responded since then
 }
 
-// nodeReport is the last report of a node.
+// nodeReport is the last report of a node. It counts until the next one, or until the node has no proxy.
 type nodeReport struct {
 	receivedAt time.Time
-	rates      []rate
+	counts     []count
 }
 
-// rate is a node's connection rate to a Service. Thousands of nodes may report the same thousand Services, so names are
-// interned.
-type rate struct {
-	service unique.Handle[string]
-	perSec  float32
+// count is the demand of a node on a Service: new connections per second, and open ones. Thousands of nodes may report
+// the same thousand Services, so names are interned.
+type count struct {
+	service      unique.Handle[string]
+	perSec, open float32
+}
+
+// open returns the node's open connections by Service.
+func (r nodeReport) open() map[string]uint64 {
+	open := map[string]uint64{}
+	for _, n := range r.counts {
+		if n.open > 0 {
+			open[n.service.Value()] = uint64(n.open)
+		}
+	}
+	return open
 }
 
 type serviceState struct {
-	estimator  Estimator
-	report     Report
-	reportedAt time.Time // of the report
+	estimator Estimator
+	report    Report
 }
 
 // Report is the demand on a Service.
@@ -71,16 +80,17 @@ type Report struct {
 	// MaxSkew is the largest ratio of a zone's share to its assumed share, at least 1, and MostSkewedZone is that zone.
 	MaxSkew        float64
 	MostSkewedZone string
+	// Overload is set if an endpoint may be overloaded because of the skew.
+	Overload overload.Result
 }
 
 // Round is the result of one interval.
 type Round struct {
-	// Reporting is how many of Nodes reported in this interval or within the ten minutes before.
+	// Reporting is how many of Nodes responded in this interval or within the ten minutes before.
 	Reporting, Nodes int
-	// NoQuorum is set if fewer than half of all nodes reported; estimates are then not updated.
-	NoQuorum bool
-	// ZonesBelowQuorum are the zones in which fewer than half of the nodes reported. They keep their last shares.
-	ZonesBelowQuorum []string
+	// Unreported are the nodes with a ready proxy that never responded, sorted. AssumedZones are their zones, sorted: each
+	// has at least its assumed share of the demand.
+	Unreported, AssumedZones []string
 	// Services are those with enough connections for an estimate, by namespace/name.
 	Services map[string]Report
 	// Decided are this interval's decisions about Services whose demand should be published.
@@ -89,39 +99,34 @@ type Round struct {
 	ChangePoints int
 }
 
-// AddReport records a node's report. A page that only issues a cursor contains no counts and is ignored.
+// AddReport records a node's report. A page that only issues a cursor has no counts: then the last ones remain, as do
+// those of open connections if the page does not have them.
 func (f *Aggregator) AddReport(node string, at time.Time, page demandapi.Page) {
-	if page.Duration <= 0 {
-		return
-	}
 	if f.nodes == nil {
 		f.nodes = map[string]nodeReport{}
 	}
-	report := nodeReport{receivedAt: at, rates: make([]rate, 0, len(page.Counts))}
-	for service, count := range page.Counts {
-		perSec := min(float64(count)/page.Duration.Seconds(), maxRate)
-		report.rates = append(report.rates, rate{unique.Make(service), float32(perSec)})
+	f.isSilent = false
+	report := nodeReport{receivedAt: at, counts: f.nodes[node].counts}
+	if page.Duration > 0 {
+		open := page.Open
+		if open == nil {
+			open = f.nodes[node].open()
+		}
+		report.counts = make([]count, 0, len(page.Counts))
+		for service, opened := range page.Counts {
+			report.counts = append(report.counts, count{
+				service: unique.Make(service), perSec: float32(min(float64(opened)/page.Duration.Seconds(), maxRate)),
+				open: float32(min(float64(open[service]), maxOpen)),
+			})
+		}
+		for service, open := range open {
+			if _, isCounted := page.Counts[service]; !isCounted {
+				report.counts = append(report.counts, count{service: unique.Make(service), open: float32(min(float64(open), maxOpen))})
+			}
+		}
 	}
 	f.nodes[node] = report
 }
-
-// cluster contains all nodes and all zones, each sorted by name.
-type cluster struct {
-	nodes     []Node
-	zoneOf    []int  // by node index
-	reporting []bool // by node index
-	zones     []zone
-}
-
-// zone counts a zone's nodes.
-type zone struct {
-	name             string
-	nodes, reporting int
-	weight           float64
-}
-
-// lacksQuorum reports whether fewer than half of the zone's nodes reported: too few to extrapolate to the others.
-func (z *zone) lacksQuorum() bool { return 2*z.reporting < z.nodes }
 
 // Track starts tracking a Service that has a published ServiceDemand but no connections.
 func (f *Aggregator) Track(name string) {
@@ -133,119 +138,107 @@ func (f *Aggregator) Track(name string) {
 	}
 }
 
-// Aggregate adds up the reports by zone, and updates the estimates. Services that do not exist are not tracked.
-func (f *Aggregator) Aggregate(now time.Time, nodes []Node, services Services) Round {
+// Aggregate adds up the reports by zone, and updates the estimates. Services that do not exist are not tracked. If no
+// node responded since the last round, the estimates stay as they are.
+func (f *Aggregator) Aggregate(now time.Time, nodes []cluster.Node, services Services) Round {
 	took := now.Sub(f.lastRound)
 	if f.lastRound.IsZero() {
 		took = 0
 	}
-	f.lastRound = now
 	round := Round{Nodes: len(nodes), Services: map[string]Report{}, Decided: map[string]Report{}}
-	c := f.buildCluster(now, nodes)
-	for _, z := range c.zones {
-		round.Reporting += z.reporting
-		if z.lacksQuorum() {
-			round.ZonesBelowQuorum = append(round.ZonesBelowQuorum, z.name)
-		}
+	z := f.groupByZone(now, nodes, &round)
+	if took > 0 && !f.isSilent {
+		f.updateEstimates(took, z, services, &round)
 	}
-	round.NoQuorum = 2*round.Reporting < round.Nodes
-	if sums := f.sum(c, services); !round.NoQuorum && took > 0 {
-		f.updateEstimates(now, took, c, sums, services, &round)
-	}
+	f.lastRound, f.isSilent = now, true
 	for name, service := range f.services {
-		if service.report.Shares != nil && now.Sub(service.reportedAt) < reportTTL {
+		if _, exists := services(name); exists && service.report.Shares != nil {
 			round.Services[name] = service.report
 		}
 	}
 	return round
 }
 
-// buildCluster sorts the nodes, and finds out which of them report. It deletes reports of nodes that no longer exist.
-func (f *Aggregator) buildCluster(now time.Time, nodes []Node) *cluster {
-	c := &cluster{nodes: slices.Clone(nodes), zoneOf: make([]int, len(nodes)), reporting: make([]bool, len(nodes))}
-	slices.SortFunc(c.nodes, func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
-	var indexes map[string]int
-	c.zones, indexes = zonesIn(c.nodes)
-	exists := make(map[string]bool, len(c.nodes))
-	for i, node := range c.nodes {
-		exists[node.Name], c.zoneOf[i] = true, indexes[node.Zone]
-		report, hasReport := f.nodes[node.Name]
-		c.reporting[i] = hasReport && now.Sub(report.receivedAt) < reportTTL
-		z := &c.zones[c.zoneOf[i]]
-		z.nodes++
-		z.weight += node.Weight
-		if c.reporting[i] {
-			z.reporting++
+// zonedNodes contains all nodes and all zones, each sorted by name.
+type zonedNodes struct {
+	nodes  []cluster.Node
+	zoneOf []int // by node index
+	zones  []string
+	shares map[string]float64 // each zone's share if all nodes have the demand of their labels
+	floors []float64          // by zone index: its share if a node in it is unreported, else 0
+}
+
+// groupByZone sorts the nodes, and finds out which of them report. It deletes reports of all other nodes.
+func (f *Aggregator) groupByZone(now time.Time, nodes []cluster.Node, round *Round) *zonedNodes {
+	z := &zonedNodes{nodes: slices.Clone(nodes), zoneOf: make([]int, len(nodes)), shares: map[string]float64{}}
+	slices.SortFunc(z.nodes, func(a, b cluster.Node) int { return strings.Compare(a.Name, b.Name) })
+	exists, isAssumed := make(map[string]bool, len(z.nodes)), map[string]bool{}
+	for _, node := range z.nodes {
+		exists[node.Name] = true
+		z.shares[node.Zone] += node.Weight
+		report, hasReported := f.nodes[node.Name]
+		switch {
+		case hasReported && now.Sub(report.receivedAt) < reportTTL:
+			round.Reporting++
+		case !hasReported && node.HasReadyProxy:
+			round.Unreported, isAssumed[node.Zone] = append(round.Unreported, node.Name), true
 		}
 	}
 	maps.DeleteFunc(f.nodes, func(name string, _ nodeReport) bool { return !exists[name] })
-	return c
-}
-
-// defaultShares returns each zone's share if all nodes have the demand of their labels.
-func (c *cluster) defaultShares() map[string]float64 {
-	assumed, sum := map[string]float64{}, 0.0
-	for _, z := range c.zones {
-		sum += z.weight
+	z.zones, round.AssumedZones = slices.Sorted(maps.Keys(z.shares)), slices.Sorted(maps.Keys(isAssumed))
+	for i, node := range z.nodes {
+		z.zoneOf[i], _ = slices.BinarySearch(z.zones, node.Zone)
 	}
-	for _, z := range c.zones {
-		if sum > 0 {
-			assumed[z.name] = z.weight / sum
+	sum := max(total(z.shares), 1) // weights are whole numbers
+	z.floors = make([]float64, len(z.zones))
+	for i, zone := range z.zones {
+		if z.shares[zone] /= sum; isAssumed[zone] {
+			z.floors[i] = z.shares[zone]
 		}
 	}
-	return assumed
+	return z
 }
 
-// sum adds up the rates of each Service by zone index. A node without a report counts as the mean of its zone.
-func (f *Aggregator) sum(c *cluster, services Services) map[unique.Handle[string]][]float64 {
-	sums := map[unique.Handle[string]][]float64{} // nil means that the Service does not exist
-	for i, node := range c.nodes {
-		if !c.reporting[i] {
-			continue
-		}
-		for _, r := range f.nodes[node.Name].rates {
-			sum, isKnown := sums[r.service]
+// sums are the sums over the nodes' demand on a Service: new connections per second and open ones, by zone index, and
+// Sample.Pairs.
+type sums struct {
+	perSec, open []float64
+	pairs        float64
+}
+
+// sum adds up the demand on each existing Service.
+func (f *Aggregator) sum(took time.Duration, z *zonedNodes, services Services) map[string]*sums {
+	byService := map[unique.Handle[string]]*sums{} // nil means that the Service does not exist
+	for i, node := range z.nodes {
+		for _, n := range f.nodes[node.Name].counts {
+			s, isKnown := byService[n.service]
 			if !isKnown {
-				if _, exists := services(r.service.Value()); exists {
-					sum = make([]float64, len(c.zones))
+				if _, exists := services(n.service.Value()); exists {
+					s = &sums{perSec: make([]float64, len(z.zones)), open: make([]float64, len(z.zones))}
 				}
-				sums[r.service] = sum
+				byService[n.service] = s
 			}
-			if sum != nil {
-				sum[c.zoneOf[i]] += float64(r.perSec)
-			}
-		}
-	}
-	maps.DeleteFunc(sums, func(_ unique.Handle[string], sum []float64) bool { return sum == nil })
-	for _, sum := range sums {
-		for i, z := range c.zones {
-			if z.reporting > 0 {
-				sum[i] *= float64(z.nodes) / float64(z.reporting)
+			if s != nil {
+				s.perSec[z.zoneOf[i]] += float64(n.perSec)
+				s.open[z.zoneOf[i]] += float64(n.open)
+				opened := float64(n.perSec) * took.Seconds()
+				s.pairs += max(0, opened*(opened-1))
 			}
 		}
 	}
-	return sums
-}
-
-// zonesIn returns the zones of the nodes, sorted by name, and the index of each.
-func zonesIn(nodes []Node) (zones []zone, indexes map[string]int) {
-	indexes = map[string]int{}
-	for _, node := range nodes {
-		indexes[node.Zone] = 0
+	byName := make(map[string]*sums, len(byService))
+	for service, s := range byService {
+		if s != nil {
+			byName[service.Value()] = s
+		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(indexes)) {
-		indexes[name] = len(zones)
-		zones = append(zones, zone{name: name})
-	}
-	return zones, indexes
+	return byName
 }
 
 // updateEstimates adds the connections of an interval to the estimates.
-func (f *Aggregator) updateEstimates(
-	now time.Time, took time.Duration, c *cluster, sums map[unique.Handle[string]][]float64, services Services, round *Round,
-) {
-	assumed := c.defaultShares()
-	for _, name := range namesOf(sums) {
+func (f *Aggregator) updateEstimates(took time.Duration, z *zonedNodes, services Services, round *Round) {
+	all := f.sum(took, z, services)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
 		if len(f.services) < maxServices {
 			f.Track(name)
 		}
@@ -256,69 +249,58 @@ func (f *Aggregator) updateEstimates(
 			delete(f.services, name)
 			continue
 		}
-		zoneRates := sums[unique.Make(name)]
-		svc.report, svc.reportedAt = svc.decide(took, c, zoneRates, service, assumed), now
+		svc.report = svc.decide(z, z.sample(took, all[name]), service)
 		if svc.report.ChangePoint {
 			round.ChangePoints++
 		}
 		if service.ShouldPublish {
 			round.Decided[name] = svc.report
 		}
-		if svc.report.Shares == nil && zoneRates == nil && service.Published == nil && svc.report.ConnectionsPerMinute < 1 {
+		if svc.report.Shares == nil && all[name] == nil && service.Published == nil && svc.report.ConnectionsPerMinute < 1 {
 			delete(f.services, name) // no connections for a long time; this makes room for another Service
 		}
 	}
 }
 
-// decide adds the connections to a Service in one interval to its estimate. A nil zoneRates means that there were none.
-func (s *serviceState) decide(took time.Duration, c *cluster, zoneRates []float64, service Service, assumed map[string]float64) Report {
-	s.estimator.Coarse = len(c.nodes) > manyNodes
-	s.estimator.SetPublished(service.Published)
-	return reportOf(s.estimator.Add(s.sampleOf(took, c, zoneRates, assumed), assumed), assumed)
+// decide adds a sample to the estimate of a Service.
+func (s *serviceState) decide(z *zonedNodes, sample Sample, service Service) Report {
+	s.estimator.Coarse = len(z.nodes) > manyNodes
+	s.estimator.SetPublished(service.Published) // open
+	return reportOf(s.estimator.Add(sample, z.shares), z.shares)
 }
 
-// sampleOf returns the connections of each zone. A zone below quorum keeps its share: its nodes may still connect as
-// before, and a failed node that is alone in its zone must not block all other zones.
-func (s *serviceState) sampleOf(took time.Duration, c *cluster, zoneRates []float64, assumed map[string]float64) Sample {
-	sample := Sample{Took: took, Zones: map[string]float64{}}
-	reported, missingShare := 0.0, 0.0
-	for i := range c.zones {
-		switch z := &c.zones[i]; {
-		case z.lacksQuorum():
-			missingShare += s.estimator.expectedShare(z.name, assumed)
-		case zoneRates != nil:
-			sample.Zones[z.name] = zoneRates[i] * took.Seconds()
-			reported += sample.Zones[z.name]
-		}
+// sample returns the sample of a Service with the given sums; nil if there were no connections.
+func (z *zonedNodes) sample(took time.Duration, s *sums) Sample {
+	if s == nil {
+		return Sample{Took: took}
 	}
-	for i := range c.zones {
-		if z := &c.zones[i]; z.lacksQuorum() {
-			sample.Zones[z.name] = imputeShare(s.estimator.expectedShare(z.name, assumed), missingShare, reported)
-		}
+	sample := Sample{Took: took, Zones: z.byZone(s.perSec), Open: z.byZone(s.open), Pairs: s.pairs}
+	for zone := range sample.Zones {
+		sample.Zones[zone] *= took.Seconds()
 	}
 	return sample
 }
 
-// maxImputed bounds the total share of zones below quorum: the total is extrapolated from the other zones.
-const maxImputed = 0.99
-
-// imputeShare estimates the connections of a zone below quorum, from its share, the total share of all such zones, and
-// the connections of the zones that reported.
-func imputeShare(share, totalShare, reported float64) float64 {
-	if totalShare == 0 {
-		return 0
+// byZone returns the demand of each zone. A zone in which a proxy never reported has at least its assumed share: with
+// less, its endpoints might get more than with assumed demand. The rest is divided in proportion to what zones have
+// beyond that. The total stays what was counted, so that the estimate is no more certain than the counts.
+func (z *zonedNodes) byZone(counted []float64) map[string]float64 {
+	sum, floors, excess := 0.0, 0.0, 0.0
+	for i := range z.zones {
+		sum, floors = sum+counted[i], floors+z.floors[i]
 	}
-	missing := min(totalShare, maxImputed)
-	return share / totalShare * missing / (1 - missing) * reported
-}
-
-func namesOf(sums map[unique.Handle[string]][]float64) []string {
-	names := make([]string, 0, len(sums))
-	for service := range sums {
-		names = append(names, service.Value())
+	for i := range z.zones {
+		excess += max(0, counted[i]-z.floors[i]*sum)
 	}
-	slices.Sort(names)
-	return names
+	scale := 0.0
+	if excess > 0 {
+		scale = (1 - min(floors, 1)) * sum / excess
+	}
+	demand := make(map[string]float64, len(z.zones))
+	for i, zone := range z.zones {
+		demand[zone] = z.floors[i]*sum + max(0, counted[i]-z.floors[i]*sum)*scale
+	}
+	return demand
 }
 
 // reportOf returns the report of a decision, with the zone that has the largest skew.

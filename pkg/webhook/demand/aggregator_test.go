@@ -3,18 +3,21 @@ package demand_test
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/demandapi"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand/cluster"
 )
 
 // testCluster is a set of nodes that report in each interval, except for those that are missing.
 type testCluster struct {
 	aggregator demand.Aggregator
-	nodes      []demand.Node
+	nodes      []cluster.Node
 	demand     map[string]float64 // connections per second of each node
+	open       map[string]uint64  // open connections of each node
 	missing    map[string]bool
 	now        time.Time
 	web        demand.Service // the state of shop/web
@@ -24,11 +27,11 @@ func (c *testCluster) services(name string) (demand.Service, bool) { return c.we
 
 // newTestCluster returns zones with the given numbers of nodes, each with one connection per second.
 func newTestCluster(zones ...int) *testCluster {
-	c := &testCluster{demand: map[string]float64{}, missing: map[string]bool{}, now: time.Unix(1e9, 0)}
+	c := &testCluster{demand: map[string]float64{}, open: map[string]uint64{}, missing: map[string]bool{}, now: time.Unix(1e9, 0)}
 	for zone, count := range zones {
 		for i := range count {
 			name := fmt.Sprintf("%c-%d", 'a'+zone, i)
-			c.nodes = append(c.nodes, demand.Node{Name: name, Zone: name[:1], Weight: 1})
+			c.nodes = append(c.nodes, cluster.Node{Name: name, Zone: name[:1], Weight: 1, HasReadyProxy: true})
 			c.demand[name] = 1
 		}
 	}
@@ -52,6 +55,7 @@ func (c *testCluster) run(duration time.Duration) demand.Round {
 			if !c.missing[node.Name] {
 				c.aggregator.AddReport(node.Name, c.now, demandapi.Page{
 					Cursor: "c", Duration: interval, Counts: map[string]uint64{"shop/web": uint64(c.demand[node.Name] * interval.Seconds())},
+					Open: map[string]uint64{"shop/web": c.open[node.Name]},
 				})
 			}
 		}
@@ -90,88 +94,125 @@ func TestAssumedDemandFollowsLabels(t *testing.T) {
 	expectSkew(t, f.run(20*time.Minute), 1, "")
 }
 
-func TestMissingNodesAreImputedWithTheirZonesMean(t *testing.T) {
+// TestSilentNodesKeepTheirDemand checks nodes that reported once: they keep their rates for hours, also if most of a
+// zone is silent, until they have no proxy or report again.
+func TestSilentNodesKeepTheirDemand(t *testing.T) {
 	f := newTestCluster(9, 9, 9)
 	f.setZoneDemand("b", 10)
 	want := 10. / 12 * 3
 	expectSkew(t, f.run(20*time.Minute), want, "b")
-	for _, name := range []string{"b-0", "b-1", "b-2", "a-0"} {
+	for _, name := range []string{"b-0", "b-1", "b-2", "b-3", "b-4", "a-0"} {
 		f.missing[name] = true
 	}
-	for range 6 { // first their last reports count, and then the mean of their zone
-		round := f.run(5 * time.Minute)
+	for range 4 {
+		round := f.run(time.Hour)
 		expectSkew(t, round, want, "b")
+		if round.Reporting != 21 || round.Nodes != 27 || len(round.AssumedZones) > 0 {
+			t.Errorf("%d of %d nodes reported, and %v are assumed; want 21 of 27, and none", round.Reporting, round.Nodes, round.AssumedZones)
+		}
 	}
-	if round := f.run(interval); round.Reporting != 23 || round.Nodes != 27 {
-		t.Errorf("%d of %d nodes reported, want 23 of 27", round.Reporting, round.Nodes)
-	}
-}
-
-// TestZoneBelowQuorumKeepsItsShare checks that it does so for hours, whatever its remaining nodes report, and that the
-// demand of other zones is still measured.
-func TestZoneBelowQuorumKeepsItsShare(t *testing.T) {
-	f := newTestCluster(4, 4, 8)
-	f.web = demand.Service{ShouldPublish: true}
-	f.setZoneDemand("b", 10)
-	f.demand["b-0"] = 70
-	before := f.run(time.Hour).Decided["shop/web"]
-	f.web.Published = before.Shares
-	if share := before.Shares["b"]; math.Abs(share-100./112) > 0.01 {
-		t.Fatalf("share of zone b: %.3f", share)
-	}
-	for _, name := range []string{"b-0", "b-1", "b-2"} {
-		f.missing[name] = true
-	}
-	f.run(11 * time.Minute)   // the last reports still count
-	f.setZoneDemand("b", 100) // must not be inferred from the one node that reports
-	during := f.run(5 * time.Hour)
-	report := during.Decided["shop/web"]
-	if during.NoQuorum || fmt.Sprint(during.ZonesBelowQuorum) != "[b]" || during.Reporting != 13 {
-		t.Errorf("no quorum: %t; zones below quorum: %q; %d of 16 nodes reported", during.NoQuorum, during.ZonesBelowQuorum, during.Reporting)
-	}
-	if report.Reason != demand.Unchanged || math.Abs(report.Shares["b"]-before.Shares["b"]) > 0.01 {
-		t.Errorf("share of zone b: %.3f after %.3f: %+v", report.Shares["b"], before.Shares["b"], report.Decision)
-	}
-	f.setZoneDemand("a", 19) // while zone c has 8
-	report = f.run(2 * time.Hour).Decided["shop/web"]
-	otherShares := report.Shares["a"] + report.Shares["c"]
-	if math.Abs(report.Shares["a"]/otherShares-76./84) > 0.02 || math.Abs(report.Shares["b"]-before.Shares["b"]) > 0.02 {
-		t.Errorf("shares: %v", report.Shares)
-	}
-	for name := range f.missing {
-		f.missing[name] = false
-	}
-	if report = f.run(2 * time.Hour).Decided["shop/web"]; math.Abs(report.Shares["b"]-400./484) > 0.02 {
-		t.Errorf("once it reports again, share of zone b: %.3f, want %.3f", report.Shares["b"], 400./484)
+	f.nodes = f.nodes[:9] // the other zones have no proxies any more
+	expectSkew(t, f.run(2*time.Hour), 1, "")
+	clear(f.missing)
+	f.demand["a-0"] = 0
+	if shares := f.run(2 * time.Hour).Services["shop/web"].Shares; len(shares) != 1 {
+		t.Errorf("shares %v, want all in zone a", shares)
 	}
 }
 
-// TestZoneThatNeverReportedHasTheAssumedDemand checks a zone without proxies: its only node is down, or it runs
-// another proxy.
-func TestZoneThatNeverReportedHasTheAssumedDemand(t *testing.T) {
-	f := newTestCluster(4, 4, 1)
-	f.missing["c-0"] = true
-	f.setZoneDemand("b", 9)
-	shares := f.run(3 * time.Hour).Services["shop/web"].Shares
-	if math.Abs(shares["c"]-1./9) > 0.01 || math.Abs(shares["b"]-8./9*0.9) > 0.02 {
-		t.Errorf("shares: %v", shares)
+// TestCursorsKeepDemand checks a proxy that restarts: its first page has no counts.
+func TestCursorsKeepDemand(t *testing.T) {
+	f := newTestCluster(1, 1)
+	f.run(20 * time.Minute)
+	f.missing["a-0"] = true
+	f.aggregator.AddReport("a-0", f.now.Add(interval), demandapi.Page{Cursor: "new"})
+	round := f.run(interval)
+	expectSkew(t, round, 1, "")
+	if round.Reporting != 2 {
+		t.Errorf("%d nodes reported, want 2", round.Reporting)
 	}
 }
 
-// TestNoQuorumFreezesEstimates checks that nothing is estimated if fewer than half of all nodes report.
-func TestNoQuorumFreezesEstimates(t *testing.T) {
+// TestZonesWithUnreportedNodesHaveTheirAssumedShare checks nodes that never responded. If the nodes that report have
+// more than that, it stays; nodes that are down, or start, have no demand.
+func TestZonesWithUnreportedNodesHaveTheirAssumedShare(t *testing.T) {
+	for name, c := range map[string]struct {
+		missing, down []string
+		perSecond     map[string]float64
+		want          map[string]float64
+		zones         string
+	}{
+		"a whole zone": {missing: []string{"c-0"}, perSecond: map[string]float64{"b": 9},
+			want: map[string]float64{"a": 5. / 41 * 0.9, "b": 36. / 41 * 0.9, "c": 0.1}, zones: "[c]"},
+		"one node of a zone": {missing: []string{"b-0"}, perSecond: map[string]float64{"a": 4, "b": 0, "c": 4},
+			want: map[string]float64{"a": 20. / 24 * 0.6, "b": 0.4, "c": 4. / 24 * 0.6}, zones: "[b]"},
+		"the others have more": {missing: []string{"b-0"}, perSecond: map[string]float64{"a": 1, "b": 9, "c": 0},
+			want: map[string]float64{"a": 5. / 32, "b": 27. / 32}, zones: "[b]"},
+		"two zones, one has more": {missing: []string{"b-0", "c-0"}, perSecond: map[string]float64{"a": 1, "b": 9},
+			// 0.5 are assumed; the rest goes to what zones have beyond that, 5/32 in zone a and 27/32 - 0.4 in zone b.
+			want: map[string]float64{"a": 0.5 * (5. / 32) / (32./32 - 0.4), "b": 0.4 + 0.5*(27./32-0.4)/(32./32-0.4), "c": 0.1}, zones: "[b c]"},
+		"all zones": {missing: []string{"a-0", "b-0", "c-0"}, perSecond: map[string]float64{"b": 9},
+			want: map[string]float64{"a": 0.5, "b": 0.4, "c": 0.1}, zones: "[a b c]"},
+		"a node that is down": {missing: []string{"c-0"}, down: []string{"c-0"}, perSecond: map[string]float64{"b": 9},
+			want: map[string]float64{"a": 5. / 41, "b": 36. / 41}, zones: "[]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newTestCluster(5, 4, 1)
+			for _, node := range c.missing {
+				f.missing[node] = true
+			}
+			for i := range f.nodes {
+				f.nodes[i].HasReadyProxy = !slices.Contains(c.down, f.nodes[i].Name)
+			}
+			for zone, perSecond := range c.perSecond {
+				f.setZoneDemand(zone, perSecond)
+			}
+			round := f.run(3 * time.Hour)
+			if fmt.Sprint(round.AssumedZones) != c.zones || len(round.Unreported) != len(c.missing)-len(c.down) {
+				t.Errorf("assumed zones %v, want %s; unreported %v", round.AssumedZones, c.zones, round.Unreported)
+			}
+			for _, zone := range []string{"a", "b", "c"} {
+				if got := round.Services["shop/web"].Shares[zone]; math.Abs(got-c.want[zone]) > 0.02 {
+					t.Errorf("zone %s has a share of %.3f, want %.3f", zone, got, c.want[zone])
+				}
+			}
+			counted := 0.0
+			for _, node := range f.nodes {
+				if !f.missing[node.Name] {
+					counted += 60 * f.demand[node.Name]
+				}
+			}
+			if got := round.Services["shop/web"].ConnectionsPerMinute; math.Abs(got-counted) > 0.01*counted {
+				t.Errorf("%.0f connections per minute, want the counted %.0f", got, counted)
+			}
+		})
+	}
+}
+
+// TestSilentClusterKeepsEstimates checks that published demand stays if no proxy responds, also to a new leader.
+func TestSilentClusterKeepsEstimates(t *testing.T) {
 	f := newTestCluster(4, 4, 4)
 	f.web = demand.Service{ShouldPublish: true}
 	f.setZoneDemand("b", 10)
-	f.run(20 * time.Minute)
-	for _, name := range []string{"b-0", "b-1", "b-2", "a-0", "a-1", "a-2", "c-0"} {
-		f.missing[name] = true
+	f.web.Published = f.run(time.Hour).Decided["shop/web"].Shares
+	for _, node := range f.nodes {
+		f.missing[node.Name] = true
 	}
-	if during := f.run(15 * time.Minute); !during.NoQuorum || len(during.Decided) > 0 {
-		t.Errorf("no quorum: %t, decided: %v", during.NoQuorum, during.Decided)
+	if during := f.run(5 * time.Hour); len(during.Decided) > 0 || during.Reporting != 0 {
+		t.Errorf("%d nodes reported, decided: %v", during.Reporting, during.Decided)
 	}
-	if after := f.run(15 * time.Minute); len(after.Services) != 0 {
-		t.Errorf("after half an hour, reports remain: %v", after.Services)
+	gone := f.aggregator.Aggregate(f.now, f.nodes, func(string) (demand.Service, bool) { return demand.Service{}, false })
+	if round := f.run(interval); len(round.Services) != 1 || len(gone.Services) != 0 {
+		t.Errorf("estimates of %d Services, and of %d while it does not exist; want 1 and 0", len(round.Services), len(gone.Services))
+	}
+	f.aggregator = demand.Aggregator{}
+	f.aggregator.Track("shop/web")
+	if during := f.run(5 * time.Hour); len(during.Decided) > 0 {
+		t.Errorf("the new leader decided: %v", during.Decided)
+	}
+	clear(f.missing)
+	if after := f.run(time.Hour).Decided["shop/web"]; after.Reason != demand.Unchanged {
+		t.Errorf("decided when proxies respond again: %+v", after.Decision)
 	}
 }
 

@@ -2,8 +2,6 @@ package demand
 
 import (
 	"cmp"
-	"encoding/json"
-	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -12,35 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/vicinity-proxy/vicinity/pkg/apis/vicinity/v1alpha1"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand/writequeue"
 )
-
-// serverOverhead is how many bytes the API server adds to a new object, such as managedFields.
-const serverOverhead = 700
-
-// objectChange is a write of one object. before is nil if it is created, after is nil if it is deleted.
-type objectChange struct {
-	before, after *v1alpha1.ServiceDemand
-	skew          float64
-}
-
-// object returns the object after the write, or the deleted object.
-func (c objectChange) object() *v1alpha1.ServiceDemand {
-	if c.after != nil {
-		return c.after
-	}
-	return c.before
-}
-
-// change returns the cost and the priority of the write.
-func (c objectChange) change() change {
-	object := c.object()
-	text, _ := json.Marshal(object) //nolint:errchkjson // of numbers and strings
-	size := len(text)
-	if c.before == nil {
-		size += serverOverhead
-	}
-	return change{object.Namespace, object.Name, size, c.skew}
-}
 
 // state is the input of a round, by namespace/name.
 type state struct {
@@ -63,10 +34,10 @@ func (s *state) managed(name string) *v1alpha1.ServiceDemand {
 // changes returns the writes after a round. If a report cannot be represented (too many zones), its object is deleted,
 // because its content is outdated. The first such failure is returned as an error and does not affect other Services:
 // too many zones usually affect all of them.
-func (s *state) changes(now time.Time, round Round) (all []objectChange, firstErr error) {
+func (s *state) changes(now time.Time, round Round) (all []writequeue.Change, firstErr error) {
 	for _, name := range slices.Sorted(maps.Keys(s.objects)) {
 		if object := s.objects[name]; isManaged(object) && (s.managed(name) == nil || !s.shouldPublish(s.services[name])) {
-			all = append(all, objectChange{before: object, skew: math.Inf(1)})
+			all = append(all, writequeue.NewChange(object, nil, math.Inf(1)))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(round.Decided)) {
@@ -74,16 +45,25 @@ func (s *state) changes(now time.Time, round Round) (all []objectChange, firstEr
 		switch {
 		case s.objects[name] != nil && existing == nil: // an unmanaged object, or one deleted above
 		case report.Reason == BelowThreshold && existing != nil:
-			all = append(all, objectChange{before: existing, skew: 1})
-		case report.Reason == First || report.Reason == Changed:
+			all = append(all, writequeue.NewChange(existing, nil, 1))
+		case report.Reason == First, report.Reason == Changed, report.Reason == Unchanged && hasOtherFlags(existing, round, now):
 			after, err := newObject(s.services[name], existing, report.Decision, round, now)
 			firstErr = cmp.Or(firstErr, err)
 			if existing != nil || after != nil {
-				all = append(all, objectChange{existing, after, report.Skew})
+				all = append(all, writequeue.NewChange(existing, after, report.Skew))
 			}
 		}
 	}
 	return all, firstErr
+}
+
+// flagInterval is the shortest time between two writes of an object whose demand is unchanged.
+const flagInterval = 10 * time.Minute
+
+// hasOtherFlags reports whether an object should be written because zones are assumed that were not, or the reverse.
+func hasOtherFlags(existing *v1alpha1.ServiceDemand, round Round, now time.Time) bool {
+	return existing != nil && now.Sub(existing.ObservedAt.Time) >= flagInterval &&
+		!slices.Equal(assumedZonesIn(existing), round.AssumedZones)
 }
 
 // lookupService returns a lookup of Services for the Aggregator.
@@ -98,20 +78,9 @@ func (s *state) lookupService() Services {
 		}
 		result := Service{ShouldPublish: true}
 		if object := s.managed(name); object != nil {
-			result.Published = publishedIn(object)
+			result.Published, result.PublishedOpen = publishedIn(object)
+			result.PublishedNodes = object.EffectiveNodes
 		}
 		return result, true
 	}
-}
-
-// unmanaged returns the log text for each object that another client wrote. Such objects are not overwritten.
-func (s *state) unmanaged() map[string]string {
-	texts := map[string]string{}
-	for name, object := range s.objects {
-		if !isManaged(object) {
-			texts[name] = fmt.Sprintf("not written by the webhook, because it lacks the label %s=%s; leaving it unchanged", managedByLabel,
-				managerName)
-		}
-	}
-	return texts
 }

@@ -1,13 +1,13 @@
 // Package demand measures how the connections to a Service are distributed over zones, and publishes the result. One
-// replica of the webhook pulls connection counts from all proxies and adds them up by zone. Where this differs from the
-// demand that load bounds assume, metrics and an Event on the Service report the skew. For Services with measured
-// demand it writes a ServiceDemand.
+// replica of the webhook pulls connection counts from all proxies and adds them up by zone. For Services with measured
+// demand it writes a ServiceDemand. For others, metrics and an Event report if endpoints get more than the load bound
+// allows, because it is planned with another demand.
 //
-// The estimator, the aggregation, the choice of writes and the budget are pure: each sample carries its time. Each
-// round reads the published state from the objects, so a new leader continues from it, and the next round decides a
-// failed write again.
+// The estimator, the aggregation and the choice of writes are pure: each sample carries its time. Each round reads the
+// published state from the objects, so a new leader continues from it, and the next round decides a failed write again.
 //
-// To change how reports are added up, start in aggregator.go; for the statistics, in estimate.go. Pulls are in
-// publisher.go and pull.go, Events in events.go. settings.go decides for which Services demand is published, changes.go
-// and object.go what is written, plan.go within which budget, and reconcile.go writes it.
+// To change how reports are added up, start in aggregator.go; for the statistics, in estimate.go. The rounds are in
+// publisher.go, and Events in events.go. settings.go decides for which Services demand is published, changes.go and
+// object.go what is written, and reconcile.go writes it. Package cluster reads Nodes and Services, pull requests the
+// counts, writequeue has the budget of writes, and overload compares load bounds with measured demand.
 package demand

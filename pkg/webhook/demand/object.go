@@ -26,13 +26,30 @@ func belongsTo(d *v1alpha1.ServiceDemand, service *corev1.Service) bool {
 	return slices.ContainsFunc(d.OwnerReferences, func(owner metav1.OwnerReference) bool { return owner.UID == service.UID })
 }
 
-// publishedIn returns the shares that an object contains, by zone.
-func publishedIn(d *v1alpha1.ServiceDemand) map[string]float64 {
-	shares := make(map[string]float64, len(d.Zones))
+// publishedIn returns the shares of new and of open connections that an object contains, by zone. open is nil if both
+// are the same.
+func publishedIn(d *v1alpha1.ServiceDemand) (shares, open map[string]float64) {
+	shares = make(map[string]float64, len(d.Zones))
 	for _, zone := range d.Zones {
 		shares[zone.Zone] = float64(zone.DemandPPM) / v1alpha1.PPM
+		if zone.OpenPPM > 0 {
+			if open == nil {
+				open = map[string]float64{}
+			}
+			open[zone.Zone] = float64(zone.OpenPPM) / v1alpha1.PPM
+		}
 	}
-	return shares
+	return shares, open
+}
+
+// assumedZonesIn returns the zones that an object marks as assumed.
+func assumedZonesIn(d *v1alpha1.ServiceDemand) (zones []string) {
+	for _, zone := range d.Zones {
+		if zone.Assumed {
+			zones = append(zones, zone.Zone)
+		}
+	}
+	return zones
 }
 
 // newObject returns the object for a decision. existing is the existing object; nil means that there is none.
@@ -48,7 +65,8 @@ func newObject(
 	if existing != nil {
 		object = existing.DeepCopy()
 	}
-	object.Zones = zoneShares(decision.Shares)
+	object.Zones = zoneDemands(decision, round.AssumedZones)
+	object.EffectiveNodes = decision.EffectiveNodes
 	if len(object.Zones) > v1alpha1.MaxZones {
 		return nil, fmt.Errorf("build the ServiceDemand of Service %s/%s: %d zones, at most %d allowed; "+
 			"using assumed demand: list its clients, or merge zones",
@@ -60,30 +78,37 @@ func newObject(
 	return object, nil
 }
 
-// zoneShares returns shares in parts per million, sorted by zone. The remainder after rounding down goes to the zones
-// that lose most, so that the sum is a million if the shares sum to 1. Zones without demand are omitted.
-func zoneShares(shares map[string]float64) []v1alpha1.ZoneDemand {
+// zoneDemands returns the demand of each zone, sorted by zone. Zones without any are omitted.
+func zoneDemands(decision Decision, assumed []string) []v1alpha1.ZoneDemand {
+	demand, open := inPPM(decision.Shares), inPPM(decision.Open)
+	names := zonesOf(decision.Shares, decision.Open)
+	for _, zone := range assumed {
+		names[zone] = true
+	}
 	var zones []v1alpha1.ZoneDemand
-	shareSum, sum := 0.0, uint32(0)
-	for _, name := range slices.Sorted(maps.Keys(shares)) {
-		ppm := toPPM(shares[name])
-		zones = append(zones, v1alpha1.ZoneDemand{Zone: name, DemandPPM: ppm})
-		shareSum, sum = shareSum+shares[name], sum+ppm
-	}
-	remainder := func(i int) float64 { return shares[zones[i].Zone]*v1alpha1.PPM - float64(zones[i].DemandPPM) }
-	order := make([]int, len(zones))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(remainder(b), remainder(a)) })
-	for _, i := range order {
-		if sum < uint32(math.Round(min(shareSum, 1)*v1alpha1.PPM)) {
-			zones[i].DemandPPM++
-			sum++
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		zone := v1alpha1.ZoneDemand{Zone: name, DemandPPM: demand[name], OpenPPM: open[name], Assumed: slices.Contains(assumed, name)}
+		if zone.DemandPPM > 0 || zone.OpenPPM > 0 || zone.Assumed {
+			zones = append(zones, zone)
 		}
 	}
-	return slices.DeleteFunc(zones, func(z v1alpha1.ZoneDemand) bool { return z.DemandPPM == 0 })
+	return zones
 }
 
-// toPPM converts a share to parts per million, rounded down.
-func toPPM(share float64) uint32 { return uint32(min(max(share, 0), 1) * v1alpha1.PPM) }
+// inPPM returns shares in parts per million. The remainder after rounding down goes to the zones that lose most, so
+// that the sum is a million if the shares sum to 1.
+func inPPM(shares map[string]float64) map[string]uint32 {
+	ppm, sum := make(map[string]uint32, len(shares)), uint32(0)
+	lost := func(zone string) float64 { return shares[zone]*v1alpha1.PPM - float64(ppm[zone]) }
+	for zone, share := range shares {
+		ppm[zone] = uint32(min(max(share, 0), 1) * v1alpha1.PPM)
+		sum += ppm[zone]
+	}
+	byName := slices.Sorted(maps.Keys(shares))
+	slices.SortStableFunc(byName, func(a, b string) int { return cmp.Compare(lost(b), lost(a)) })
+	missing := int(math.Round(min(total(shares), 1)*v1alpha1.PPM)) - int(sum)
+	for _, zone := range byName[:min(max(missing, 0), len(byName))] {
+		ppm[zone]++
+	}
+	return ppm
+}

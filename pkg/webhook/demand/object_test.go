@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +17,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/apis/vicinity/v1alpha1"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
+
+var midnight = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func TestZoneSharesSumToAMillion(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -29,7 +32,7 @@ func TestZoneSharesSumToAMillion(t *testing.T) {
 		for zone := range shares {
 			shares[zone] /= sum
 		}
-		zones, ppmSum := zoneShares(shares), uint32(0)
+		zones, ppmSum := zoneDemands(Decision{Shares: shares}, nil), uint32(0)
 		for _, zone := range zones {
 			ppmSum += zone.DemandPPM
 			if exact := shares[zone.Zone] * v1alpha1.PPM; math.Abs(float64(zone.DemandPPM)-exact) >= 1 {
@@ -45,10 +48,31 @@ func TestZoneSharesSumToAMillion(t *testing.T) {
 
 func TestZoneSharesDistributeTheRemainder(t *testing.T) {
 	third := 1. / 3
-	got := zoneShares(map[string]float64{"a": third, "b": third, "": third, "none": 0, "nearly none": 1e-9})
+	shares := map[string]float64{"a": third, "b": third, "": third, "none": 0, "nearly none": 1e-9}
+	got := zoneDemands(Decision{Shares: shares}, nil)
 	want := []v1alpha1.ZoneDemand{{Zone: "", DemandPPM: 333334}, {Zone: "a", DemandPPM: 333333}, {Zone: "b", DemandPPM: 333333}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("zones (-want +got):\n%s", diff)
+	}
+}
+
+// TestZonesWithOnlyOneKindOfDemandAreKept also covers zones that are assumed.
+func TestZonesWithOnlyOneKindOfDemandAreKept(t *testing.T) {
+	third := 1. / 3
+	decision := Decision{
+		Shares: map[string]float64{"new": 1, "open": 0}, Open: map[string]float64{"open": third, "other": third, "third": third, "none": 0},
+	}
+	want := []v1alpha1.ZoneDemand{
+		{Zone: "assumed", Assumed: true}, {Zone: "new", DemandPPM: 1_000_000}, {Zone: "open", OpenPPM: 333334, Assumed: true},
+		{Zone: "other", OpenPPM: 333333}, {Zone: "third", OpenPPM: 333333},
+	}
+	got := zoneDemands(decision, []string{"assumed", "open"})
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("zones (-want +got):\n%s", diff)
+	}
+	shares, open := publishedIn(&v1alpha1.ServiceDemand{Zones: got})
+	if shares["new"] != 1 || shares["open"] != 0 || len(open) != 3 || math.Abs(open["open"]-third) > 1e-6 {
+		t.Errorf("published shares %v, open %v", shares, open)
 	}
 }
 
@@ -66,7 +90,7 @@ func service(name, uid string, annotations ...string) *corev1.Service {
 // newState returns a state with Services with measured demand, by name and UID.
 func newState(uids map[string]string, objects ...*v1alpha1.ServiceDemand) *state {
 	s := &state{services: map[string]*corev1.Service{}, objects: map[string]*v1alpha1.ServiceDemand{}}
-	s.shouldPublish = (&Options{}).settings().publishesDemand
+	s.shouldPublish = (&Options{}).publishesDemand
 	for name, uid := range uids {
 		s.services["shop/"+name] = service(name, uid, policy.DemandSourceAnnotation, "measured")
 	}
@@ -107,9 +131,9 @@ func TestNewObject(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("object (-want +got):\n%s", diff)
 	}
-	shares := publishedIn(got)
-	if diff := cmp.Diff(map[string]float64{"a": 0.25, "": 0.75}, shares); diff != "" {
-		t.Errorf("shares (-want +got):\n%s", diff)
+	shares, open := publishedIn(got)
+	if diff := cmp.Diff(map[string]float64{"a": 0.25, "": 0.75}, shares); diff != "" || open != nil {
+		t.Errorf("open %v, shares (-want +got):\n%s", open, diff)
 	}
 }
 
@@ -155,7 +179,7 @@ func TestChanges(t *testing.T) {
 		var got []string
 		for _, r := range changes {
 			operation := map[[2]bool]string{{false, true}: "create", {true, true}: "update", {true, false}: "delete"}
-			got = append(got, fmt.Sprintf("%s %g", operation[[2]bool{r.before != nil, r.after != nil}], r.skew))
+			got = append(got, fmt.Sprintf("%s %g", operation[[2]bool{r.Before != nil, r.After != nil}], r.Skew))
 		}
 		if err != nil {
 			_, cause, _ := strings.Cut(err.Error(), "zones, ")
@@ -166,24 +190,47 @@ func TestChanges(t *testing.T) {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}
-	if texts := newState(nil, foreign).unmanaged(); len(texts) != 1 || !strings.Contains(texts["shop/web"], "unchanged") {
-		t.Errorf("unmanaged objects: %v", texts)
+}
+
+// TestAssumedZonesAreWrittenEveryTenMinutes checks an object whose demand is unchanged.
+func TestAssumedZonesAreWrittenEveryTenMinutes(t *testing.T) {
+	for _, c := range []struct {
+		minutes            int
+		published, current []string
+		want               bool
+	}{
+		{60, nil, nil, false},
+		{60, nil, []string{"a"}, true},
+		{60, []string{"a"}, []string{"a"}, false},
+		{60, []string{"a"}, nil, true},
+		{9, nil, []string{"a"}, false},
+	} {
+		object := storedObject(t, "1")
+		for i := range object.Zones {
+			object.Zones[i].Assumed = slices.Contains(c.published, object.Zones[i].Zone)
+		}
+		round := Round{Decided: map[string]Report{"shop/web": newReport(Unchanged, 1)}, AssumedZones: c.current}
+		changes, err := newState(map[string]string{"web": "1"}, object).changes(midnight.Add(time.Duration(c.minutes)*time.Minute), round)
+		if err != nil || (len(changes) == 1) != c.want {
+			t.Errorf("%+v: %d writes, error %v", c, len(changes), err)
+			continue
+		}
+		if c.want && !slices.Equal(assumedZonesIn(changes[0].After), c.current) {
+			t.Errorf("%+v: wrote %+v", c, changes[0].After)
+		}
 	}
 }
 
-// TestChangeEstimatesBytes checks the size estimate of an object that is not created yet, with some
-// tolerance.
-func TestChangeEstimatesBytes(t *testing.T) {
-	small := objectChange{after: storedObject(t, "83e8bd0e-6a9d-4a3f-a7d1-2d2b9a1d3c11")}
-	large := storedObject(t, "83e8bd0e-6a9d-4a3f-a7d1-2d2b9a1d3c11")
-	for number := range 128 {
-		large.Zones = append(large.Zones, v1alpha1.ZoneDemand{Zone: fmt.Sprintf("ip-10-0-%03d-17.example.internal", number), DemandPPM: 7000})
+// TestPublishedStateIsPassedToTheEstimator checks what a new leader continues from.
+func TestPublishedStateIsPassedToTheEstimator(t *testing.T) {
+	object := storedObject(t, "1")
+	object.EffectiveNodes, object.Zones[0].OpenPPM = 8, 1_000_000
+	got, exists := newState(map[string]string{"web": "1"}, object).lookupService()("shop/web")
+	want := Service{
+		ShouldPublish: true, Published: map[string]float64{"": 0.75, "a": 0.25}, PublishedOpen: map[string]float64{"": 1}, PublishedNodes: 8,
 	}
-	if got := small.change().bytes; got < 850 || got > 1400 {
-		t.Errorf("a small object has %d bytes, want 850 to 1400", got)
-	}
-	if got := (objectChange{after: large}).change().bytes; got < 8000 || got > 10000 {
-		t.Errorf("a large object has %d bytes, want 8000 to 10000", got)
+	if diff := cmp.Diff(want, got); diff != "" || !exists {
+		t.Errorf("exists: %t, Service (-want +got):\n%s", exists, diff)
 	}
 }
 
@@ -207,29 +254,11 @@ func TestSettingsPublishAndCompare(t *testing.T) {
 		if c.source != "" {
 			metav1.SetMetaDataAnnotation(&s.ObjectMeta, policy.DemandSourceAnnotation, c.source)
 		}
-		byAnnotation, byDefault := (&Options{}).settings(), (&Options{MeasuredByDefault: true}).settings()
+		byAnnotation, byDefault := &Options{}, &Options{MeasuredByDefault: true}
 		got := [4]bool{byAnnotation.publishesDemand(s), byDefault.publishesDemand(s), byAnnotation.isComparable(s), byDefault.isComparable(s)}
 		if want := [4]bool{c.byWord, c.byDefault, c.isCompared, c.orElse}; got != want {
 			t.Errorf("clients %q, source %q: published, published by default, comparable, comparable by default: %v, want %v",
 				c.clients, c.source, got, want)
 		}
-	}
-}
-
-func TestSettingsAreParsedOncePerRound(t *testing.T) {
-	web, db := service("web", "1"), service("db", "2", policy.DemandSourceAnnotation, "measured")
-	settings, reads := (&Options{}).settings(), map[*corev1.Service]int{}
-	read := settings.parse
-	settings.parse = func(service *corev1.Service) policy.Topology {
-		reads[service]++
-		return read(service)
-	}
-	for range 2 {
-		if settings.publishesDemand(web) || !settings.publishesDemand(db) || !settings.isComparable(web) {
-			t.Error("the demand on web is published or not comparable, or that on db is not published")
-		}
-	}
-	if reads[web] != 1 || reads[db] != 1 {
-		t.Errorf("settings were parsed %v times, want once for each Service", reads)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/vicinity-proxy/vicinity/pkg/apis/vicinity/v1alpha1"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand/writequeue"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/election"
 )
 
@@ -31,7 +32,7 @@ type reconciler struct {
 	observer Observer
 	log      *slog.Logger
 
-	queue            fairQueue
+	queue            writequeue.Queue
 	writing          sync.WaitGroup
 	logged           map[string]string // the last log text about an object, by namespace/name
 	loggedUnreadable bool              // set after a log line about ServiceDemands that cannot be read
@@ -47,8 +48,8 @@ func newReconciler(config *rest.Config, options Options, leases coordinationclie
 	mapper.Add(v1alpha1.SchemeGroupVersion.WithKind(v1alpha1.ServiceDemandKind), meta.RESTScopeNamespace)
 	jsonConfig := rest.CopyConfig(config) // custom resources do not support protobuf
 	jsonConfig.ContentType = runtime.ContentTypeJSON
-	// The budget is in plan.go.
-	jsonConfig.QPS, jsonConfig.Burst = 2*writesPerSecond, 2*writesPerSecond
+	// The queue limits writes.
+	jsonConfig.QPS, jsonConfig.Burst = 2*writequeue.MaxPerSecond, 2*writequeue.MaxPerSecond
 	objects, err := cache.New(jsonConfig, cache.Options{Scheme: scheme, Mapper: mapper})
 	if err != nil {
 		return nil, fmt.Errorf("create cache of ServiceDemands: %w", err)
@@ -97,38 +98,36 @@ func (r *reconciler) list(ctx context.Context) ([]v1alpha1.ServiceDemand, error)
 }
 
 // publish starts the writes of a round, within the budget. It renews the Lease if enough nodes report, which confirms
-// that the published state is current.
+// that the published state is current, and lists there what waits for the budget.
 func (r *reconciler) publish(ctx context.Context, now time.Time, interval time.Duration, proxies int, s *state, round Round) error {
-	objectChanges, err := s.changes(now, round)
-	byKey := make(map[string]objectChange, len(objectChanges))
-	changes := make([]change, 0, len(objectChanges))
-	for _, oc := range objectChanges {
-		c := oc.change()
-		changes, byKey[c.key()] = append(changes, c), oc
+	changes, err := s.changes(now, round)
+	isLogged := map[string]bool{}
+	for _, c := range changes {
+		isLogged[c.Key()] = true
 	}
-	unmanaged := s.unmanaged()
-	maps.DeleteFunc(r.logged, func(key, _ string) bool {
-		_, isChanged := byKey[key]
-		_, isUnmanaged := unmanaged[key]
-		return !isChanged && !isUnmanaged
-	})
-	for key, text := range unmanaged {
-		r.logOnce(ctx, key, slog.LevelWarn, text)
+	for key, object := range s.objects {
+		if !isManaged(object) {
+			isLogged[key] = true
+			r.logOnce(ctx, key, slog.LevelWarn, "not written by the webhook, because it lacks the label "+managedByLabel+"="+managerName+
+				"; leaving it unchanged")
+		}
 	}
-	writes, backlog := r.queue.plan(now, interval, proxies, changes)
+	maps.DeleteFunc(r.logged, func(key, _ string) bool { return !isLogged[key] })
+	writes, backlog := r.queue.Plan(now, interval, proxies, changes)
 	r.observer.Queued(backlog)
 	r.writing.Go(func() {
 		for _, w := range writes {
 			select {
 			case <-ctx.Done():
 				return
-			case <-time.After(time.Until(w.at)):
-				r.write(ctx, w.key(), byKey[w.key()])
+			case <-time.After(time.Until(w.At)):
+				r.write(ctx, w.Change)
 			}
 		}
 	})
 	if hasMinCoverage(round) {
-		err = errors.Join(err, election.Heartbeat(ctx, r.leases, v1alpha1.DemandLeaseName, r.identity, v1alpha1.DemandFreshFor))
+		annotations := map[string]string{v1alpha1.DemandBacklogAnnotation: backlog.String()}
+		err = errors.Join(err, election.Heartbeat(ctx, r.leases, v1alpha1.DemandLeaseName, r.identity, v1alpha1.DemandFreshFor, annotations))
 	}
 	return err
 }
@@ -139,28 +138,28 @@ func hasMinCoverage(round Round) bool {
 }
 
 // write performs one write. If it fails, the next round decides again.
-func (r *reconciler) write(ctx context.Context, key string, w objectChange) {
+func (r *reconciler) write(ctx context.Context, w writequeue.Change) {
 	operation, err := "create", error(nil)
 	switch {
-	case w.after == nil:
+	case w.After == nil:
 		operation = "delete"
-		preconditions := client.Preconditions{UID: &w.before.UID, ResourceVersion: &w.before.ResourceVersion}
-		err = r.writer.Delete(ctx, w.before.DeepCopy(), preconditions)
-	case w.before == nil:
-		err = r.writer.Create(ctx, w.after)
+		preconditions := client.Preconditions{UID: &w.Before.UID, ResourceVersion: &w.Before.ResourceVersion}
+		err = r.writer.Delete(ctx, w.Before.DeepCopy(), preconditions)
+	case w.Before == nil:
+		err = r.writer.Create(ctx, w.After)
 	default:
 		operation = "update"
-		err = r.writer.Update(ctx, w.after)
+		err = r.writer.Update(ctx, w.After)
 	}
 	switch {
 	case err == nil:
-		delete(r.logged, key)
+		delete(r.logged, w.Key())
 		r.observer.Published(operation)
 	case ctx.Err() != nil, apierrors.IsConflict(err), apierrors.IsNotFound(err), apierrors.IsAlreadyExists(err):
 		// Another client wrote the object; the cache will show its version.
 	default:
 		r.observer.MeasureFailed()
-		r.logOnce(ctx, key, slog.LevelError, fmt.Sprintf("%s: %v", operation, err))
+		r.logOnce(ctx, w.Key(), slog.LevelError, fmt.Sprintf("%s: %v", operation, err))
 	}
 }
 

@@ -46,10 +46,10 @@ type recordingObserver struct {
 	Observer
 	mutex             sync.Mutex
 	published, failed int
-	backlogs          []Backlog
+	backlogs          []v1alpha1.DemandBacklog
 }
 
-func (o *recordingObserver) Queued(waiting Backlog) {
+func (o *recordingObserver) Queued(waiting v1alpha1.DemandBacklog) {
 	o.mutex.Lock()
 	defer o.mutex.Unlock()
 	o.backlogs = append(o.backlogs, waiting)
@@ -92,7 +92,7 @@ func TestRejectedWriteIsLoggedOnce(t *testing.T) {
 	if lines := log.Lines("object="); len(lines) != 1 || !strings.Contains(lines[0], "rejected by quota") {
 		t.Errorf("log lines: %q", lines)
 	}
-	if fmt.Sprint(observer.backlogs) != "[{0 0s} {0 0s} {0 0s}]" {
+	if fmt.Sprintf("%s", observer.backlogs) != "[  ]" {
 		t.Errorf("backlogs: %v", observer.backlogs)
 	}
 	// After a success, another rejection is logged.
@@ -126,14 +126,16 @@ func TestScheduledWriteEndsWithTerm(t *testing.T) {
 type fakeLeases struct {
 	coordinationclient.LeaseInterface
 	renewed int
+	last    coordinationv1.Lease
 }
 
 func (l *fakeLeases) Get(context.Context, string, metav1.GetOptions) (*coordinationv1.Lease, error) {
-	return &coordinationv1.Lease{}, nil
+	return l.last.DeepCopy(), nil
 }
 
 func (l *fakeLeases) Update(_ context.Context, lease *coordinationv1.Lease, _ metav1.UpdateOptions) (*coordinationv1.Lease, error) {
 	l.renewed++
+	l.last = *lease
 	return lease, nil
 }
 
@@ -154,5 +156,47 @@ func TestTooManyZonesStillRenewsLease(t *testing.T) {
 	r.writing.Wait()
 	if err == nil || !strings.Contains(err.Error(), "at most 512") || lease.renewed != 1 {
 		t.Errorf("error %v; renewed %d times, want once", err, lease.renewed)
+	}
+}
+
+// TestLeaseListsTheBacklog checks that the Lease lists what waits in the same round as the metric, until nothing waits,
+// and keeps other annotations.
+func TestLeaseListsTheBacklog(t *testing.T) {
+	leases, observer := &fakeLeases{}, &recordingObserver{}
+	leases.last.Annotations = map[string]string{"example.com/kept": "yes"}
+	r := &reconciler{
+		writer: &fakeWriter{}, observer: observer, log: logs.New(t, "the publisher").Logger(), logged: map[string]string{}, leases: leases,
+	}
+	s := newState(map[string]string{"db": "1", "web": "2"})
+	round := Round{Reporting: 10, Nodes: 10, Decided: map[string]Report{
+		"shop/db": newReport(First, 3), "shop/web": newReport(First, 2),
+	}}
+	began := time.Now().Add(-time.Hour)
+	publish := func(after time.Duration) {
+		t.Helper()
+		const proxies = 100_000 // a write takes more than a minute
+		must.Succeed(t, r.publish(t.Context(), began.Add(after), 30*time.Second, proxies, s, round))
+		r.writing.Wait()
+	}
+	publish(0)
+	const annotation = "vicinity.dev/demand-backlog"
+	if got := leases.last.Annotations[annotation]; got != `{"waiting":1,"longestSeconds":0,"services":{"shop/web":0}}` {
+		t.Errorf("annotation in the first round: %s", got)
+	}
+	publish(30 * time.Second) // both change again; the one that was written waits anew
+	if got := leases.last.Annotations[annotation]; got != `{"waiting":2,"longestSeconds":30,"services":{"shop/db":0,"shop/web":30}}` {
+		t.Errorf("annotation in the second round: %s", got)
+	}
+	round.Decided = nil
+	publish(time.Minute)
+	if len(leases.last.Annotations) != 1 || leases.renewed != 3 {
+		t.Errorf("annotations %v after %d renewals, want only that of another author after 3", leases.last.Annotations, leases.renewed)
+	}
+	var waiting []int
+	for _, backlog := range observer.backlogs {
+		waiting = append(waiting, backlog.Waiting)
+	}
+	if fmt.Sprint(waiting) != "[1 2 0]" {
+		t.Errorf("reported %v waiting changes, want [1 2 0]", waiting)
 	}
 }

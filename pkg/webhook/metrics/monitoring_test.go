@@ -53,7 +53,7 @@ func webhookMetrics(t *testing.T) prometheus.Gatherer {
 	r.AuthorityExpires(time.Unix(1, 0))
 	r.ConfigurationUpdated(time.Unix(1, 0))
 	r.Published(time.Unix(1, 0), 0, 0, 0, 0)
-	r.Measured(1, 1, 0, map[[2]string]Demand{{"shop", "web"}: {1, 1}})
+	r.Measured(1, 1, 0, 0, map[[2]string]Demand{{"shop", "web"}: {1, 1}})
 	return registry
 }
 

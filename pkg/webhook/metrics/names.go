@@ -90,9 +90,10 @@ var (
 
 // Metrics of Services with a load bound, from the replica that pulls demand from the proxies.
 var (
-	demandSkew = declare(row{
-		kind: gauge, name: "vicinity_webhook_demand_skew_ratio", labels: serviceLabels,
-		help: "Ratio of a zone's measured share of the demand on a Service to the share that load bounds assume; for the most skewed zone.",
+	demandOverload = declare(row{
+		kind: gauge, name: "vicinity_webhook_demand_overload_ratio", labels: serviceLabels,
+		help: "Ratio of the load of a Service's busiest endpoint to its load bound, if planned with assumed demand; absent if no zone has " +
+			"more than 1.25 times its assumed share of the demand.",
 	})
 	demandConnections = declare(row{
 		kind: gauge, name: "vicinity_webhook_demand_connections_per_second", labels: serviceLabels,
@@ -102,9 +103,14 @@ var (
 		kind: gauge, name: "vicinity_webhook_demand_reporting_nodes_ratio",
 		help: "Ratio of the nodes whose proxies reported demand to all nodes; absent on replicas that do not collect it.",
 	})
+	demandUnreported = declare(row{
+		kind: gauge, name: "vicinity_webhook_demand_unreported_nodes",
+		help:          "Number of nodes whose proxy is ready and never reported demand; their zones have at least the assumed demand.",
+		initialValues: initZero,
+	})
 	demandQueueDepth = declare(row{
 		kind: gauge, name: "vicinity_webhook_demand_queue_depth",
-		help:          "Number of ServiceDemands queued for writing: the budget is exhausted, or they were written too often.",
+		help:          "Number of ServiceDemands queued for writing, because the budget is exhausted.",
 		initialValues: initZero,
 	})
 	demandLongestQueued = declare(row{

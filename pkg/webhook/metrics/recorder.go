@@ -21,8 +21,9 @@ type Recorder struct {
 	measured    map[[2]string]Demand // the Services with series
 }
 
-// Demand is the demand on a Service, with its skew.
-type Demand struct{ Skew, ConnectionsPerMinute float64 }
+// Demand is the demand on a Service. Overload is the load of the busiest endpoint relative to the load bound; 0 if it
+// is unknown.
+type Demand struct{ Overload, ConnectionsPerMinute float64 }
 
 // New returns a recorder, and registers its metrics. It fails if one of them is registered already. The configuration
 // counts as valid until ConfigurationFailed, also without a file.
@@ -130,13 +131,14 @@ func (r *Recorder) SliceWritten(operation string) {
 	r.count(objectsWritten, topologySlicesWritten, operation)
 }
 
-// Measured records the demand on Services by namespace and name, the number of nodes that reported it, and the number
-// of change-points. It deletes the series of all other Services.
-func (r *Recorder) Measured(reporting, nodes, changePoints int, services map[[2]string]Demand) {
+// Measured records the demand on Services by namespace and name, the number of nodes that reported it, of those that
+// never did, and of change-points. It deletes the series of all other Services.
+func (r *Recorder) Measured(reporting, nodes, unreported, changePoints int, services map[[2]string]Demand) {
 	r.demandMutex.Lock()
 	defer r.demandMutex.Unlock()
 	r.counters[demandChangePoints].WithLabelValues().Add(float64(changePoints))
 	r.setServices(services)
+	r.set(demandUnreported, float64(unreported))
 	if nodes > 0 {
 		r.set(demandReporting, float64(reporting)/float64(nodes))
 	}
@@ -148,6 +150,7 @@ func (r *Recorder) MeasuringEnded() {
 	defer r.demandMutex.Unlock()
 	r.setServices(nil)
 	r.gauges[demandReporting].DeleteLabelValues()
+	r.set(demandUnreported, 0)
 	r.DemandQueued(0, 0)
 }
 
@@ -164,13 +167,17 @@ func (r *Recorder) DemandPublished(operation string) {
 
 func (r *Recorder) setServices(services map[[2]string]Demand) {
 	for name := range r.measured {
+		if services[name].Overload == 0 {
+			r.gauges[demandOverload].DeleteLabelValues(name[:]...)
+		}
 		if _, exists := services[name]; !exists {
-			r.gauges[demandSkew].DeleteLabelValues(name[:]...)
 			r.gauges[demandConnections].DeleteLabelValues(name[:]...)
 		}
 	}
 	for name, demand := range services {
-		r.gauges[demandSkew].WithLabelValues(name[:]...).Set(demand.Skew)
+		if demand.Overload > 0 {
+			r.gauges[demandOverload].WithLabelValues(name[:]...).Set(demand.Overload)
+		}
 		r.gauges[demandConnections].WithLabelValues(name[:]...).Set(demand.ConnectionsPerMinute / time.Minute.Seconds())
 	}
 	r.measured = services

@@ -70,6 +70,7 @@ func initialSeries() map[string]float64 {
 		"objects_written_total update servicedemands": 0,
 		"objects_written_total delete servicedemands": 0,
 		"demand_queue_depth":                          0,
+		"demand_unreported_nodes":                     0,
 		"demand_longest_queued_seconds":               0,
 		"demand_change_points_total":                  0,
 		"internal_errors_total panic":                 0, "internal_errors_total unwritable": 0,
@@ -165,7 +166,7 @@ var updates = []struct {
 	},
 	{
 		"the end of measuring", func(r *Recorder) {
-			r.Measured(9, 10, 0, map[[2]string]Demand{{"shop", "web"}: {1, 2}})
+			r.Measured(9, 10, 1, 0, map[[2]string]Demand{{"shop", "web"}: {1, 2}})
 			r.DemandQueued(3, time.Minute)
 			r.MeasuringEnded()
 		},
@@ -173,12 +174,12 @@ var updates = []struct {
 	},
 	{
 		"measured demand", func(r *Recorder) {
-			r.Measured(9, 10, 2, map[[2]string]Demand{{"shop", "web"}: {1, 2}, {"shop", "gone"}: {3, 4}})
-			r.Measured(8, 10, 1, map[[2]string]Demand{{"shop", "web"}: {2.7, 6000}})
+			r.Measured(9, 10, 0, 2, map[[2]string]Demand{{"shop", "web"}: {1, 2}, {"shop", "gone"}: {3, 4}, {"shop", "even"}: {2, 60}})
+			r.Measured(8, 10, 2, 1, map[[2]string]Demand{{"shop", "web"}: {2.7, 6000}, {"shop", "even"}: {0, 60}})
 		},
 		map[string]float64{
-			"demand_skew_ratio shop web": 2.7, "demand_connections_per_second shop web": 100, "demand_reporting_nodes_ratio": 0.8,
-			"demand_change_points_total": 3,
+			"demand_overload_ratio shop web": 2.7, "demand_connections_per_second shop web": 100, "demand_reporting_nodes_ratio": 0.8,
+			"demand_connections_per_second shop even": 1, "demand_change_points_total": 3, "demand_unreported_nodes": 2,
 		},
 	},
 	{
@@ -266,7 +267,7 @@ func TestREADMEListsAllMetrics(t *testing.T) {
 		slices.Sort(sorted)
 		want[name] = kind + " " + strings.Join(sorted, ", ")
 	}
-	const numMetrics = 21
+	const numMetrics = 22
 	if len(want) != numMetrics {
 		t.Errorf("%d metrics are documented, want %d", len(want), numMetrics)
 	}

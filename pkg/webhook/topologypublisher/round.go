@@ -300,7 +300,7 @@ func (p *publisher) renew(ctx context.Context) error {
 	if now.Sub(p.renewed) < renewInterval {
 		return nil
 	}
-	if err := election.Heartbeat(ctx, p.leases, v1alpha1.TopologyLeaseName, p.options.Identity, leaseDuration); err != nil {
+	if err := election.Heartbeat(ctx, p.leases, v1alpha1.TopologyLeaseName, p.options.Identity, leaseDuration, nil); err != nil {
 		return err
 	}
 	p.renewed = now

@@ -13,7 +13,7 @@ func TestServiceDemandCopySharesNothing(t *testing.T) {
 	original := func() *ServiceDemand {
 		return &ServiceDemand{
 			ObjectMeta: metav1.ObjectMeta{Name: "web", Labels: map[string]string{"a": "b"}},
-			Zones:      []ZoneDemand{{"a", 1}, {"b", 2}},
+			Zones:      []ZoneDemand{{Zone: "a", DemandPPM: 1}, {Zone: "b", DemandPPM: 2}},
 		}
 	}
 	list := &ServiceDemandList{Items: []ServiceDemand{*original()}}

@@ -6,7 +6,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/vicinity-proxy/vicinity/pkg/apis/vicinity/v1alpha1"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/sanitize"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
@@ -17,24 +19,69 @@ func (l *Load) setDemand(cluster *model.Cluster, decision selection.Decision, lo
 	topology, m := decision.Service.Topology, loads.Measured
 	if m == nil {
 		l.Demand = defaultDemandReason(cluster, decision.Service) + " " + defaultClientsText(topology.Clients, loads.Clients)
+		l.setWaiting(cluster, decision.Service)
 		return
 	}
 	l.Measured = &Measured{
 		ObservedAt: m.ObservedAt, NodesReporting: m.NodesReporting, Nodes: m.NodesTotal, ConnectionsPerMinute: m.ConnectionsPerMinute,
-		Zones: roundedShares(m.Zones),
+		Zones: roundedShares(m.Zones), AssumedZones: m.Demand.AssumedZones,
 	}
-	zones := slices.SortedFunc(maps.Keys(m.Zones), func(a, b string) int {
-		return cmp.Or(cmp.Compare(m.Zones[b], m.Zones[a]), strings.Compare(a, b))
-	})
 	l.Demand = fmt.Sprintf("Demand was measured at %s, %s per minute, with reports from %d of %s: %s.",
-		m.ObservedAt.UTC().Format("2006-01-02 15:04 UTC"), sanitize.Count(m.ConnectionsPerMinute, "connection"), m.NodesReporting,
-		sanitize.Count(m.NodesTotal, "node"), zoneSharesText(zones, m.Zones))
+		timeText(m.ObservedAt), sanitize.Count(m.ConnectionsPerMinute, "connection"), m.NodesReporting,
+		sanitize.Count(m.NodesTotal, "node"), zoneSharesText(largestFirst(m.Zones), m.Zones))
+	if len(m.Open) > 0 {
+		open := map[string]float64{}
+		for zone, ppm := range m.Open {
+			open[zone] = float64(ppm) / v1alpha1.PPM
+		}
+		l.Measured.OpenConnections = roundedShares(open)
+		l.Demand += " Open connections: " + zoneSharesText(largestFirst(open), open) + "."
+	}
+	l.Demand += assumedZonesText(m.Demand.AssumedZones)
+	l.setWaiting(cluster, decision.Service)
 	busiest := m.AssumedBusiest()
 	busiestLoad := m.AssumedLoads[busiest]
 	l.BusiestIfAssumed = float64(busiestLoad) / 1000
 	l.Assumed = fmt.Sprintf("%s, the demand of zones would be %s: planned with it, %s would get %s times the mean.",
-		defaultDemandClause(topology.Clients, loads.Clients), zoneSharesText(zones, m.AssumedZones),
+		defaultDemandClause(topology.Clients, loads.Clients), zoneSharesText(largestFirst(m.Zones), m.AssumedZones),
 		EndpointName(decision.Endpoints[busiest].Addr), times(busiestLoad))
+}
+
+// setWaiting describes whether a newer measurement waits for the publisher. The Lease names only some of the Services.
+func (l *Load) setWaiting(cluster *model.Cluster, service *model.Service) {
+	backlog := cluster.DemandBacklog()
+	if !service.Topology.Measured || backlog.Waiting == 0 {
+		return
+	}
+	waiting := sanitize.CountOf(backlog.Waiting, "ServiceDemand waits", "ServiceDemands wait") + " for the publisher's budget"
+	switch since, isListed := backlog.Since[service.Name]; {
+	case isListed:
+		l.WaitingSince = &since
+		l.Demand += fmt.Sprintf(" A newer measurement has been waiting since %s: %s.", timeText(since), waiting)
+	case backlog.Waiting > len(backlog.Since):
+		l.Demand += fmt.Sprintf(" A newer measurement may be waiting: %s.", waiting)
+	}
+}
+
+// assumedZonesText names the zones in which a proxy never reported.
+func assumedZonesText(zones []string) string {
+	names := make([]string, 0, len(zones))
+	for _, zone := range zones {
+		names = append(names, cmp.Or(zone, "no zone"))
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" Zones with a proxy that never reported count as assumed: %s.", ListOrCount(names))
+}
+
+func timeText(at time.Time) string { return at.UTC().Format("2006-01-02 15:04 UTC") }
+
+// largestFirst returns the zones in the order of their shares.
+func largestFirst(shares map[string]float64) []string {
+	return slices.SortedFunc(maps.Keys(shares), func(a, b string) int {
+		return cmp.Or(cmp.Compare(shares[b], shares[a]), strings.Compare(a, b))
+	})
 }
 
 // defaultDemandClause describes the default demand, of clients with a number of ready endpoints.

@@ -100,3 +100,55 @@ func TestLoadReportsTheDemandSource(t *testing.T) {
 		})
 	}
 }
+
+// TestLoadReportsOpenConnectionsAndAssumedZones checks the details of a measurement.
+func TestLoadReportsOpenConnectionsAndAssumedZones(t *testing.T) {
+	cluster, active := measuredCluster(), model.DemandActive
+	cluster.Apply(model.Change{DemandState: &active, Demands: map[model.ObjectName]*model.Demand{web().Name: {
+		Zones: map[string]uint32{"zone-a": 100_000, "zone-b": 900_000}, Open: map[string]uint32{"zone-a": 700_000, "zone-b": 300_000},
+		AssumedZones: []string{"", "zone-a"}, NodesTotal: 3,
+	}}})
+	load := onlyPort(t, cluster).Load
+	const want = "zone-b 90 %, zone-a 10 %. Open connections: zone-a 70 %, zone-b 30 %. Zones with a proxy that never reported count as " +
+		"assumed: no zone, zone-a."
+	if !strings.HasSuffix(load.Demand, want) {
+		t.Errorf("the demand is %q, want the end %q", load.Demand, want)
+	}
+	if load.Measured.OpenConnections["zone-a"] != 0.7 || len(load.Measured.AssumedZones) != 2 || load.WaitingSince != nil {
+		t.Errorf("the measurement is %+v, waiting since %v", load.Measured, load.WaitingSince)
+	}
+}
+
+// TestLoadReportsWaitingMeasurements checks Services that the publisher's Lease lists, and others.
+func TestLoadReportsWaitingMeasurements(t *testing.T) {
+	since := time.Date(2026, 11, 27, 14, 2, 3, 0, time.UTC)
+	listed := map[model.ObjectName]time.Time{web().Name: since}
+	other := map[model.ObjectName]time.Time{{Namespace: "shop", Name: "db"}: since}
+	const certain, perhaps = " A newer measurement has been waiting since 2026-11-27 14:02 UTC: ", " A newer measurement may be waiting: "
+	for name, c := range map[string]struct {
+		backlog model.DemandBacklog
+		want    string
+	}{
+		"listed":            {model.DemandBacklog{Waiting: 1, Since: listed}, certain + "1 ServiceDemand waits for the publisher's budget."},
+		"listed among many": {model.DemandBacklog{Waiting: 40, Since: listed}, certain + "40 ServiceDemands wait for the publisher's budget."},
+		"not listed":        {model.DemandBacklog{Waiting: 40, Since: other}, perhaps + "40 ServiceDemands wait for the publisher's budget."},
+		"another one waits": {model.DemandBacklog{Waiting: 1, Since: other}, ""},
+		"none waits":        {model.DemandBacklog{}, ""},
+	} {
+		for _, demands := range []map[model.ObjectName]*model.Demand{{web().Name: {Zones: map[string]uint32{"zone-a": 1}}}, nil} {
+			cluster, active := measuredCluster(), model.DemandActive
+			cluster.Apply(model.Change{DemandState: &active, Demands: demands, DemandBacklog: &c.backlog})
+			load := onlyPort(t, cluster).Load
+			_, waiting, _ := strings.Cut(load.Demand, " A newer")
+			if waiting != "" {
+				waiting = " A newer" + waiting
+			}
+			if waiting != c.want || (load.WaitingSince != nil) != strings.HasPrefix(c.want, certain) {
+				t.Errorf("%s: the demand is %q, waiting since %v; want %q", name, load.Demand, load.WaitingSince, c.want)
+			}
+			if load.WaitingSince != nil && !load.WaitingSince.Equal(since) {
+				t.Errorf("%s: waiting since %v, want %v", name, load.WaitingSince, since)
+			}
+		}
+	}
+}

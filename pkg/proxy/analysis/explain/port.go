@@ -163,6 +163,8 @@ type Load struct {
 	// DemandSource is the source of the demand: labels, clients or measured. Measured has its details in the last case.
 	DemandSource string    `json:"demandSource"`
 	Measured     *Measured `json:"measured,omitempty"`
+	// WaitingSince is when a newer measurement began to wait for the publisher's budget; absent if none is known to wait.
+	WaitingSince *time.Time `json:"waitingSince,omitempty"`
 	// Assumed is a sentence about what would change with default demand. BusiestIfAssumed is the load of the busiest
 	// endpoint then, as a multiple of the mean. Both are empty if default demand is used.
 	Assumed          string  `json:"assumed,omitempty"`
@@ -176,6 +178,10 @@ type Measured struct {
 	Nodes                int                `json:"nodesTotal"`
 	ConnectionsPerMinute uint64             `json:"connectionsPerMinute"`
 	Zones                map[string]float64 `json:"zones"` // the share of the demand of each zone's nodes, from 0 to 1
+	// OpenConnections is the same for open connections; absent if they are distributed like new ones.
+	OpenConnections map[string]float64 `json:"openConnections,omitempty"`
+	// AssumedZones are the zones with a proxy that never reported, sorted: they have at least their assumed demand.
+	AssumedZones []string `json:"assumedZones,omitempty"`
 }
 
 // EndpointLoad is the expected load of one endpoint with the bound, and without it.

@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -94,9 +95,14 @@ func (w *Watcher) loadDemands(ctx context.Context, s *state) error {
 	if !s.nodes.NeedsMeasured() {
 		return nil
 	}
-	leaseState, err := readDemandState(ctx, w.listWatches.leases, w.options.TopologyNamespace)
+	leaseState, renewal, err := readDemandLease(ctx, w.listWatches.leases, w.options.TopologyNamespace)
 	if err != nil {
 		return err
+	}
+	if backlog, err := demandBacklog(renewal); err != nil {
+		w.options.Log.Warn("ignoring which measured demand waits for the publisher", "lease", w.demandPublisher.name.String(), "error", err)
+	} else {
+		s.change.DemandBacklog = &backlog
 	}
 	if leaseState != model.DemandActive {
 		w.options.Log.Warn(string(leaseState.AssumedReason()))
@@ -109,19 +115,33 @@ func (w *Watcher) loadDemands(ctx context.Context, s *state) error {
 	return w.newStream(w.newRequest(convert.ServiceDemands, convert.ServiceDemands.Resource)).load(ctx, s)
 }
 
-// readDemandState reads the publisher's Lease once. If reading it is forbidden, it returns model.DemandActive: the
+// readDemandLease reads the publisher's Lease once. If reading it is forbidden, it returns model.DemandActive: the
 // caller has the right to list ServiceDemands, and proxies probably may read the Lease.
-func readDemandState(ctx context.Context, leases rest.Interface, namespace string) (model.DemandState, error) {
-	object, err := lease.Get(ctx, leases, namespace, v1alpha1.DemandLeaseName)
+func readDemandLease(ctx context.Context, leases rest.Interface, namespace string) (model.DemandState, lease.Renewal, error) {
+	renewal, err := lease.Get(ctx, leases, namespace, v1alpha1.DemandLeaseName)
 	switch {
 	case apierrors.IsForbidden(err):
-		return model.DemandActive, nil
+		return model.DemandActive, lease.Renewal{}, nil
 	case err != nil:
-		return model.DemandUnknown, err
+		return model.DemandUnknown, lease.Renewal{}, err
 	}
 	var observed lease.Observed
-	observed.Observe(time.Now(), object)
-	return demandState(&observed), nil
+	observed.Observe(time.Now(), renewal)
+	return demandState(&observed), renewal, nil
+}
+
+// demandBacklog returns what waits for the publisher, according to its Lease.
+func demandBacklog(renewal lease.Renewal) (model.DemandBacklog, error) {
+	parsed, err := v1alpha1.ParseDemandBacklog(renewal.Annotations[v1alpha1.DemandBacklogAnnotation])
+	if err != nil {
+		return model.DemandBacklog{}, err
+	}
+	backlog := model.DemandBacklog{Waiting: parsed.Waiting, Since: map[model.ObjectName]time.Time{}}
+	for service, seconds := range parsed.Services {
+		namespace, name, _ := strings.Cut(service, "/")
+		backlog.Since[model.ObjectName{Namespace: namespace, Name: name}] = renewal.At.Add(-time.Duration(seconds) * time.Second)
+	}
+	return backlog, nil
 }
 
 // demandGate determines whether measured demand counts.

@@ -40,10 +40,11 @@ type demandAPI struct {
 
 	mutex        sync.Mutex
 	renewed      time.Time
-	isAlive      bool  // the Lease is renewed every 20 s
-	leaseErr     error // the error of reads of the Lease; errAway: no response
-	failuresLeft int   // how many more reads fail with leaseErr; zero means all
-	listErr      error // the error of lists of ServiceDemands
+	isAlive      bool   // the Lease is renewed every 20 s
+	leaseErr     error  // the error of reads of the Lease; errAway: no response
+	failuresLeft int    // how many more reads fail with leaseErr; zero means all
+	listErr      error  // the error of lists of ServiceDemands
+	backlog      string // the annotation of the Lease
 	objects      []v1alpha1.ServiceDemand
 	events       chan watch.Event
 	notifiedAt   []time.Time
@@ -95,8 +96,9 @@ func (m *demandAPI) RoundTrip(request *http.Request) (*http.Response, error) {
 		return nil, fmt.Errorf("%w, or unexpected request for %s", errAway, request.URL)
 	}
 	response, code := any(coordinationv1.Lease{
-		TypeMeta: metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"},
-		Spec:     coordinationv1.LeaseSpec{RenewTime: new(metav1.NewMicroTime(m.renewed))},
+		TypeMeta:   metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"},
+		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.DemandBacklogAnnotation: m.backlog}},
+		Spec:       coordinationv1.LeaseSpec{RenewTime: new(metav1.NewMicroTime(m.renewed))},
 	}), http.StatusOK
 	if status, isStatus := errors.AsType[*apierrors.StatusError](m.leaseErr); isStatus {
 		failed := status.Status()
@@ -408,5 +410,38 @@ func TestLoadReadsMeasuredDemand(t *testing.T) {
 				t.Errorf("Load() = %q, %v after %d lists, want %q after %d", got, err, m.lists.Load(), test.want, test.lists)
 			}
 		})
+	}
+}
+
+// Load must read which measurements wait for the publisher, and ignore what it cannot parse.
+func TestLoadReadsDemandBacklog(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"waiting":3,"longestSeconds":90,"services":{"default/web":90,"shop/db":0}}`: "3 map[default/web:90s shop/db:0s]",
+		"":                         "0 map[]",
+		"{":                        "ignored",
+		strings.Repeat("x", 10000): "ignored",
+	} {
+		m := newDemandAPI(t, measuredService(1, true))
+		m.backlog = text
+		var log strings.Builder
+		w := m.watcher(Options{View: convert.View{Node: "self"}, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		update, err := w.Load(t.Context(), LocalNode)
+		if err != nil {
+			t.Fatal(err)
+		}
+		backlog := update.Change.DemandBacklog
+		if want == "ignored" {
+			if backlog != nil || !strings.Contains(log.String(), "ignoring which measured demand waits") {
+				t.Errorf("annotation %.10q: backlog %+v, log %s", text, backlog, log.String())
+			}
+			continue
+		}
+		ages := map[string]string{}
+		for name, since := range backlog.Since {
+			ages[name.String()] = fmt.Sprintf("%.0fs", m.renewed.Sub(since).Seconds())
+		}
+		if got := fmt.Sprint(backlog.Waiting, " ", ages); got != want {
+			t.Errorf("annotation %s: backlog %s, want %s", text, got, want)
+		}
 	}
 }

@@ -44,7 +44,7 @@ func Objects(ctx context.Context, config *rest.Config, demandNamespace string) (
 		}
 	}
 	if len(objects.Demands) > 0 {
-		if objects.DemandState, err = readDemandState(ctx, all.leases, demandNamespace); err != nil {
+		if objects.DemandState, _, err = readDemandLease(ctx, all.leases, demandNamespace); err != nil {
 			return convert.Objects{}, err
 		}
 	}

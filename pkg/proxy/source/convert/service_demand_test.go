@@ -35,6 +35,31 @@ func TestServiceDemandConversion(t *testing.T) {
 	}
 }
 
+// TestServiceDemandOfOpenConnections also covers zones that are assumed, and the concentration of nodes.
+func TestServiceDemandOfOpenConnections(t *testing.T) {
+	object := webDemand()
+	object.EffectiveNodes = 4
+	object.Zones[2].OpenPPM, object.Zones[2].Assumed = 700_000, true
+	object.Zones[0].OpenPPM, object.Zones[0].Assumed = 300_000, true
+	got, errs := ServiceDemand(object)
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	want := &model.Demand{Open: map[string]uint32{"": 300_000, "zone-b": 700_000}, AssumedZones: []string{"", "zone-b"}, EffectiveNodes: 4}
+	got = &model.Demand{Open: got.Open, AssumedZones: got.AssumedZones, EffectiveNodes: got.EffectiveNodes}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("demand (-want +got):\n%s", diff)
+	}
+	object.Zones[0].OpenPPM, object.EffectiveNodes = 300_001, -1
+	if _, errs := ServiceDemand(object); len(errs) != 1 || !strings.Contains(errs[0].Error(), "effectiveNodes") {
+		t.Errorf("errors %v, want one about effectiveNodes", errs)
+	}
+	object.EffectiveNodes = 0
+	if _, errs := ServiceDemand(object); len(errs) != 1 || !strings.Contains(errs[0].Error(), "1000001: the sum must not be greater") {
+		t.Errorf("errors %v, want one about the sum of open connections", errs)
+	}
+}
+
 // TestServiceDemandAtItsLimitsIsAccepted uses the maximum number of zones.
 func TestServiceDemandAtItsLimitsIsAccepted(t *testing.T) {
 	full := webDemand()

@@ -23,7 +23,7 @@
 // # Nodes that are deleted while they are demoted
 //
 // When a Node is deleted, its labels are deleted with it. The endpoints that EndpointSlices still list there would be
-// eligible again, for up to a minute, until the slices are updated. So the demotion of such a node is kept for
+// eligible again, for up to 80 s, until the slices are updated. So the demotion of such a node is kept for
 // deletedNodeRetention. The EndpointSlices are not checked during that time: a new Node of that name with the label is
 // demoted because of the label, and one without it gets connections as soon as that time is over. A node that is dead
 // for longer is detected because it does not respond (package reachability).

@@ -1,4 +1,4 @@
-package demand
+package pull
 
 import (
 	"context"
@@ -13,31 +13,31 @@ import (
 // tokenTTL is the lifetime of a token. Each proxy authenticates a new token with the API server.
 const tokenTTL = time.Hour
 
-// token is the token of a ServiceAccount that may only read the demand page of proxies. The webhook's own token would
+// Token is the token of a ServiceAccount that may only read the demand page of proxies. The webhook's own token would
 // grant more, and any server at a node's address receives it.
-type token struct {
-	accounts coreclient.ServiceAccountInterface
-	account  string
+type Token struct {
+	Accounts coreclient.ServiceAccountInterface
+	Account  string
 
 	current            string
 	renewAt, expiresAt time.Time
 }
 
-// get returns a token. It requests a new one after half of the lifetime of the current one, and returns the current one
+// Get returns a token. It requests a new one after half of the lifetime of the current one, and returns the current one
 // while that fails.
-func (t *token) get(ctx context.Context, now time.Time) (string, error) {
+func (t *Token) Get(ctx context.Context, now time.Time) (string, error) {
 	if now.Before(t.renewAt) {
 		return t.current, nil
 	}
 	seconds := int64(tokenTTL / time.Second)
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
-	response, err := t.accounts.CreateToken(ctx, t.account, request, metav1.CreateOptions{})
+	response, err := t.Accounts.CreateToken(ctx, t.Account, request, metav1.CreateOptions{})
 	switch {
 	case err == nil:
 		t.current, t.expiresAt = response.Status.Token, response.Status.ExpirationTimestamp.Time
 		t.renewAt = now.Add(t.expiresAt.Sub(now) / 2)
 	case !now.Before(t.expiresAt):
-		return "", fmt.Errorf("get a token of the ServiceAccount %s: %w", t.account, err)
+		return "", fmt.Errorf("get a token of the ServiceAccount %s: %w", t.Account, err)
 	}
 	return t.current, nil
 }

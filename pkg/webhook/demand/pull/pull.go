@@ -1,13 +1,16 @@
-package demand
+// Package pull requests from proxies how many connections their nodes' clients opened.
+package pull
 
 import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -38,15 +41,20 @@ type Target struct {
 	Addr netip.Addr
 }
 
-// PullErrors counts the proxies whose request failed. Sample is the error of one of them.
-type PullErrors struct {
-	Nodes  int
-	Sample error
+// Errors are the errors of failed requests, by node.
+type Errors map[string]error
+
+// Sample returns the error of the first node by name; nil if there is none.
+func (e Errors) Sample() error {
+	for _, node := range slices.Sorted(maps.Keys(e)) {
+		return e[node]
+	}
+	return nil
 }
 
-// NewPuller returns a puller without cursors. The proxies listen on a port of their nodes, which dial reaches; nil
+// New returns a puller without cursors. The proxies listen on a port of their nodes, which dial reaches; nil
 // means the default dialer.
-func NewPuller(port uint16, dial func(ctx context.Context, network, address string) (net.Conn, error)) *Puller {
+func New(port uint16, dial func(ctx context.Context, network, address string) (net.Conn, error)) *Puller {
 	return &Puller{port: port, client: boundedio.NewClient(boundedio.ClientOptions{
 		Timeout: requestTimeout, KeepIdle: idleConnTimeout, Dial: dial,
 		TLS: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // see Puller
@@ -58,11 +66,11 @@ func NewPuller(port uint16, dial func(ctx context.Context, network, address stri
 // requestTimeout's worth of requests may run at once: a tenth of all, if they are spread over 48 s.
 func (p *Puller) Pull(
 	ctx context.Context, token string, targets []Target, duration time.Duration, onPage func(node string, page demandapi.Page),
-) PullErrors {
+) Errors {
 	p.pruneCursors(targets)
 	var pulling sync.WaitGroup
 	var mutex sync.Mutex
-	var errs PullErrors
+	errs := Errors{}
 	began := time.Now()
 	for i, target := range targets {
 		due := time.Duration(float64(duration) * float64(i) / float64(len(targets)))
@@ -78,8 +86,7 @@ func (p *Puller) Pull(
 			mutex.Lock()
 			defer mutex.Unlock()
 			if err != nil {
-				errs.Nodes++
-				errs.Sample = fmt.Errorf("get demand from the proxy of node %s at %s: %w", target.Node, p.addressOf(target), err)
+				errs[target.Node] = fmt.Errorf("get demand from the proxy of node %s at %s: %w", target.Node, p.addressOf(target), err)
 				return
 			}
 			onPage(target.Node, page)

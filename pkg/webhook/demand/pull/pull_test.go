@@ -1,4 +1,4 @@
-package demand_test
+package pull_test
 
 import (
 	"fmt"
@@ -16,10 +16,14 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/demandapi"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand/cluster"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand/pull"
 )
 
+const interval = 30 * time.Second
+
 // newTestPuller returns a puller, and starts one server for many nodes, at any loopback address.
-func newTestPuller(t *testing.T, response http.HandlerFunc) *demand.Puller {
+func newTestPuller(t *testing.T, response http.HandlerFunc) *pull.Puller {
 	t.Helper()
 	server := httptest.NewUnstartedServer(response)
 	listener, err := net.Listen("tcp4", "0.0.0.0:0") // including all loopback addresses
@@ -31,10 +35,10 @@ func newTestPuller(t *testing.T, response http.HandlerFunc) *demand.Puller {
 	server.Config.ErrorLog = log.New(io.Discard, "", 0) // errors of clients that timed out
 	server.StartTLS()
 	t.Cleanup(server.Close)
-	return demand.NewPuller(netip.MustParseAddrPort(server.Listener.Addr().String()).Port(), nil)
+	return pull.New(netip.MustParseAddrPort(server.Listener.Addr().String()).Port(), nil)
 }
 
-var loopback = []demand.Target{{Node: "a-0", Addr: netip.MustParseAddr("127.0.0.1")}}
+var loopback = []pull.Target{{Node: "a-0", Addr: netip.MustParseAddr("127.0.0.1")}}
 
 func TestPullSendsTokenAndCursor(t *testing.T) {
 	var requests []string
@@ -48,7 +52,7 @@ func TestPullSendsTokenAndCursor(t *testing.T) {
 		errs := puller.Pull(t.Context(), "secret", loopback, 0, func(node string, page demandapi.Page) {
 			reports = append(reports, fmt.Sprint(node, page.Counts))
 		})
-		if errs != (demand.PullErrors{}) || fmt.Sprint(reports) != "[a-0map[shop/web:7]]" {
+		if len(errs) > 0 || fmt.Sprint(reports) != "[a-0map[shop/web:7]]" {
 			t.Errorf("reports %v, errors %v", reports, errs)
 		}
 	}
@@ -70,7 +74,7 @@ func TestPullErrorContainsNode(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			errs := newTestPuller(t, response).Pull(t.Context(), "secret", loopback, 0,
 				func(string, demandapi.Page) { t.Error("unexpected report") })
-			if errs.Nodes != 1 || errs.Sample == nil || !strings.Contains(errs.Sample.Error(), "node a-0 at 127.0.0.1:") {
+			if len(errs) != 1 || errs["a-0"] == nil || !strings.Contains(errs["a-0"].Error(), "node a-0 at 127.0.0.1:") {
 				t.Errorf("errors %v, want one with the node", errs)
 			}
 		})
@@ -93,18 +97,18 @@ func TestUnresponsiveNodesDoNotDelayOthers(t *testing.T) {
 		_, _ = w.Write(demandapi.Page{Cursor: "c", Duration: interval}.Text())
 	})
 	defer close(end)
-	var targets []demand.Target
+	var targets []pull.Target
 	for number := range count {
 		addr := netip.AddrFrom4([4]byte{127, byte(number % 3), byte(number >> 8), byte(number)})
-		targets = append(targets, demand.Target{Node: fmt.Sprint("node-", number), Addr: addr})
+		targets = append(targets, pull.Target{Node: fmt.Sprint("node-", number), Addr: addr})
 	}
 	began, reported, last := time.Now(), 0, time.Duration(0)
 	errs := puller.Pull(t.Context(), "secret", targets, 3*time.Second, func(string, demandapi.Page) {
 		reported++
 		last = time.Since(began)
 	})
-	if reported != count/3 || errs.Nodes != count-reported {
-		t.Errorf("%d nodes reported, and %d failed, of %d", reported, errs.Nodes, count)
+	if reported != count/3 || len(errs) != count-reported {
+		t.Errorf("%d nodes reported, and %d failed, of %d", reported, len(errs), count)
 	}
 	if total := time.Since(began); last > total-2*time.Second { // the unresponsive ones have five seconds each
 		t.Errorf("the last response arrived after %s, and the round ended after %s", last, total)
@@ -128,13 +132,13 @@ func TestPullAndAggregate(t *testing.T) {
 		}
 		_, _ = w.Write(page.Text())
 	})
-	var nodes []demand.Node
-	var targets []demand.Target
+	var nodes []cluster.Node
+	var targets []pull.Target
 	for number := range count {
 		name, zone := fmt.Sprint("node-", number), number%4
-		nodes = append(nodes, demand.Node{Name: name, Zone: fmt.Sprint("zone-", zone), Weight: 1})
+		nodes = append(nodes, cluster.Node{Name: name, Zone: fmt.Sprint("zone-", zone), Weight: 1})
 		addr := netip.AddrFrom4([4]byte{127, byte(zone), byte(number >> 8), byte(number)})
-		targets = append(targets, demand.Target{Node: name, Addr: addr})
+		targets = append(targets, pull.Target{Node: name, Addr: addr})
 	}
 	var aggregator demand.Aggregator
 	var round demand.Round
@@ -144,8 +148,8 @@ func TestPullAndAggregate(t *testing.T) {
 		errs := puller.Pull(t.Context(), "secret", targets, within, func(node string, page demandapi.Page) {
 			aggregator.AddReport(node, now, page)
 		})
-		if errs.Nodes > 0 {
-			t.Fatalf("%d of %d requests failed: %v", errs.Nodes, count, errs.Sample)
+		if len(errs) > 0 {
+			t.Fatalf("%d of %d requests failed: %v", len(errs), count, errs)
 		}
 		round = aggregator.Aggregate(now, nodes, func(string) (demand.Service, bool) { return demand.Service{}, true })
 	}

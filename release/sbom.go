@@ -40,7 +40,7 @@ func (r release) describePrograms(programs []program) error {
 	return nil
 }
 
-// noAssertion is the value of fields that SPDX requires and that have nothing to state.
+// noAssertion is the value of fields that SPDX requires and for which there is nothing to state.
 const noAssertion = "NOASSERTION"
 
 // document returns the SPDX document of a program: the program, and the modules and the standard library that it

@@ -41,7 +41,8 @@ func TestBindFailureIsFatalWithHardFail(t *testing.T) {
 	}
 }
 
-// TestAddressIsServedOnceItIsFree: serving Services takes precedence over serving the daemon's pages.
+// TestAddressIsServedOnceItIsFree: at first the address of the daemon's pages is in use. Services are served meanwhile,
+// and the pages as soon as the address is free.
 func TestAddressIsServedOnceItIsFree(t *testing.T) {
 	namespace := netns.New(t)
 	taken := listenIn(t, namespace, "127.0.0.1:9")
@@ -54,8 +55,8 @@ func TestAddressIsServedOnceItIsFree(t *testing.T) {
 		t.Errorf("status %d, %d bytes; want metrics", status, len(body))
 	}
 	const want = "level=ERROR msg=\"failed to serve on an address; retrying\""
-	if ended := d.stop(t); ended.status != 0 || strings.Count(ended.stderr, want) != 1 {
-		t.Errorf("ended with %+v, want status 0 and one line with %q", ended, want)
+	if result := d.stop(t); result.status != 0 || strings.Count(result.stderr, want) != 1 {
+		t.Errorf("exited with %+v, want status 0 and one line with %q", result, want)
 	}
 }
 

@@ -20,8 +20,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// dnsState is a Service with a node port and a health check. Both of its endpoints are on this node.
-const dnsState = `apiVersion: v1
+// dnsManifests has a Service with a node port and a health check. Both of its endpoints are on this node.
+const dnsManifests = `apiVersion: v1
 kind: List
 items:
 - apiVersion: v1
@@ -63,7 +63,7 @@ func TestTheDaemonFollowsAddressesAndEndpoints(t *testing.T) {
 	for _, addr := range []string{"10.244.1.5:5353", "10.244.1.6:5353"} {
 		startUDPEcho(t, namespace, addr)
 	}
-	folder := writeState(t, dnsState)
+	folder := writeManifests(t, dnsManifests)
 	d := startDaemon(t, namespace, "--manifests", folder, "--nodeport-addresses", "192.0.2.0/24")
 
 	t.Run("an address that appears serves health checks and node ports, until it vanishes", func(t *testing.T) {
@@ -73,8 +73,8 @@ func TestTheDaemonFollowsAddressesAndEndpoints(t *testing.T) {
 	t.Run("a UDP flow ends with its endpoint, and is counted", func(t *testing.T) {
 		d.removeEndpoint(t, folder)
 	})
-	if ended := d.stop(t); ended.status != 0 {
-		t.Errorf("the daemon ended with %+v, want 0", ended)
+	if result := d.stop(t); result.status != 0 {
+		t.Errorf("the daemon exited with %+v, want 0", result)
 	}
 }
 
@@ -99,7 +99,7 @@ func (d *daemonUnderTest) removeEndpoint(t *testing.T, folder string) {
 	wait.Until(t, "a flow goes to the first endpoint", func() bool {
 		return d.responds(t, dnsService) && d.flowsTo(t, "10.244.1.5") > 0
 	})
-	text := strings.Replace(dnsState, firstEndpoint, "", 1)
+	text := strings.Replace(dnsManifests, firstEndpoint, "", 1)
 	if err := os.WriteFile(filepath.Join(folder, "state.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

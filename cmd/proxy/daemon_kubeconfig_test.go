@@ -32,7 +32,7 @@ type mountedKubeconfig string
 
 func (m mountedKubeconfig) path() string { return filepath.Join(string(m), "kubeconfig.conf") }
 
-// write makes a new version with its own name the current one.
+// write stores text in a new directory named version, and atomically makes it the current one.
 func (m mountedKubeconfig) write(t *testing.T, version, text string) {
 	t.Helper()
 	must := func(err error) {
@@ -58,14 +58,14 @@ func newKubeconfig(t *testing.T) mountedKubeconfig {
 	return m
 }
 
-// startWithUnreachableServer starts `proxy run` in a new namespace, with a kubeconfig of an unreachable server. log returns what it
-// has logged so far, and ended receives its exit status.
-func startWithUnreachableServer(t *testing.T, args ...string) (log func() string, ended <-chan int) {
+// startWithUnreachableServer starts `proxy run` in a new namespace, with a kubeconfig of an unreachable server. log
+// returns what it has logged so far, and exited receives its exit status.
+func startWithUnreachableServer(t *testing.T, args ...string) (log func() string, exited <-chan int) {
 	t.Helper()
 	return startWithUnreachableServerIn(t, netns.New(t), args...)
 }
 
-func startWithUnreachableServerIn(t *testing.T, namespace *netns.Namespace, args ...string) (log func() string, ended <-chan int) {
+func startWithUnreachableServerIn(t *testing.T, namespace *netns.Namespace, args ...string) (log func() string, exited <-chan int) {
 	t.Helper()
 	program, err := os.Executable()
 	if err != nil {
@@ -93,15 +93,15 @@ func startWithUnreachableServerIn(t *testing.T, namespace *netns.Namespace, args
 // exitStatus returns a channel that receives the program's exit status. The program is killed when the test ends.
 func exitStatus(t *testing.T, command *exec.Cmd) <-chan int {
 	t.Helper()
-	status, ended := make(chan int, 1), make(chan struct{})
+	status, exited := make(chan int, 1), make(chan struct{})
 	go func() {
 		_ = command.Wait() // the exit status shows errors
 		status <- command.ProcessState.ExitCode()
-		close(ended)
+		close(exited)
 	}()
 	t.Cleanup(func() {
-		_ = command.Process.Kill() // it may have ended
-		<-ended
+		_ = command.Process.Kill() // it may have exited
+		<-exited
 	})
 	return status
 }
@@ -114,7 +114,7 @@ func TestValidKubeconfigUpdateEndsTheDaemon(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			kubeconfig.write(t, "..before "+name, kubeconfigOf("6443"))
-			log, ended := startWithUnreachableServer(t, args...)
+			log, exited := startWithUnreachableServer(t, args...)
 			wait.Until(t, "the proxy has tried to reach the API server", func() bool {
 				return strings.Contains(log(), "watch interrupted")
 			})
@@ -124,19 +124,19 @@ func TestValidKubeconfigUpdateEndsTheDaemon(t *testing.T) {
 				return strings.Contains(log(), `keeping the last valid one" file=`+kubeconfig.path()+` error=`)
 			})
 			select {
-			case status := <-ended:
-				t.Fatalf("the invalid text ended the proxy with %d:\n%s", status, log())
+			case status := <-exited:
+				t.Fatalf("the proxy exited with %d because of the invalid text:\n%s", status, log())
 			default:
 			}
 
 			kubeconfig.write(t, "..right "+name, kubeconfigOf("6444"))
 			select {
-			case status := <-ended:
+			case status := <-exited:
 				if want := "proxy: a configuration file was updated: " + kubeconfig.path(); status != cli.Failure || !strings.Contains(log(), want) {
-					t.Errorf("the proxy ended with %d; want %d and %q:\n%s", status, cli.Failure, want, log())
+					t.Errorf("the proxy exited with %d; want %d and %q:\n%s", status, cli.Failure, want, log())
 				}
 			case <-time.After(waitTimeout):
-				t.Fatalf("the proxy did not end after the update:\n%s", log())
+				t.Fatalf("the proxy did not exit after the update:\n%s", log())
 			}
 		})
 	}

@@ -40,7 +40,7 @@ type daemonUnderTest struct {
 	namespace *netns.Namespace
 	process   *os.Process
 	stdout    *bufio.Reader
-	ended     chan outcome
+	exited    chan outcome
 }
 
 // startDaemon starts `proxy run` with additional arguments, and waits for the line about the first sync.
@@ -60,16 +60,16 @@ func startDaemon(t *testing.T, namespace *netns.Namespace, args ...string) *daem
 		t.Fatal(err)
 	}
 	d := &daemonUnderTest{
-		namespace: namespace, process: command.Process, stdout: bufio.NewReader(read), ended: make(chan outcome, 1),
+		namespace: namespace, process: command.Process, stdout: bufio.NewReader(read), exited: make(chan outcome, 1),
 	}
 	go func() {
 		_ = command.Wait() // the exit status shows errors
 		_ = write.Close()
-		d.ended <- outcome{status: command.ProcessState.ExitCode(), stderr: stderr.String()}
+		d.exited <- outcome{status: command.ProcessState.ExitCode(), stderr: stderr.String()}
 	}()
 	if line, err := d.stdout.ReadString('\n'); !strings.HasPrefix(line, "the first sync is in the kernel: node node-a, Services: 1, took ") {
 		_ = command.Process.Kill()
-		t.Fatalf("the first line is %q (%v); the daemon ended with %+v", line, err, <-d.ended)
+		t.Fatalf("the first line is %q (%v); the daemon exited with %+v", line, err, <-d.exited)
 	}
 	return d
 }
@@ -81,10 +81,10 @@ func (d *daemonUnderTest) stop(t *testing.T) outcome {
 		t.Fatal(err)
 	}
 	select {
-	case ended := <-d.ended:
-		return ended
+	case result := <-d.exited:
+		return result
 	case <-time.After(waitTimeout):
-		t.Fatal("the daemon did not end")
+		t.Fatal("the daemon did not exit")
 		return outcome{}
 	}
 }

@@ -52,7 +52,7 @@ port, the outcome for each kind of client, the endpoints in use, the selected to
 endpoints by reason. Many with the same reason are counted, unless --all is given. JSON and YAML list them all.
 
 internalTrafficPolicy governs the ClusterIP, and externalTrafficPolicy everything external (load-balancer IPs, external
-IPs, and node ports, written *:30080). If the latter is Local, connections from this node and from pods go to endpoints on
+IPs, and node ports, written *:30080). If externalTrafficPolicy is Local, connections from this node and from pods go to endpoints on
 all nodes, and those from outside stay on this node. --detect-local-mode distinguishes pods from external clients; where it
 cannot, as in a family without --cluster-cidr, pods count as outside. So give 'explain' the same flags as 'run'.
 
@@ -74,7 +74,7 @@ node-1, node-4 and 331 more". In JSON 'alike' has their names, and what differs 
 node itself. Nodes that do not run Linux are skipped. 'forecast' summarizes all nodes.
 
 PORT is a port's name or number. Without NAME it explains all Services, or those in the namespace given by -n. NAME without
-NAMESPACE is in the namespace given by -n, or in that of the kubeconfig's context.
+NAMESPACE is in the namespace given by -n, or else in the namespace of the kubeconfig's context.
 
 Exit status: 1 if the command failed, 2 if the command line is wrong, or if a requested object is invalid or could not be
 read, so that it is missing from the output.`,

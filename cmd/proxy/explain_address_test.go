@@ -9,9 +9,9 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 )
 
-// dialledState is a Service with node ports of TCP and UDP, and one with externalTrafficPolicy Local. The endpoints are
-// on another node.
-const dialledState = `apiVersion: v1
+// explainedManifests has a Service with node ports of TCP and UDP, and one with externalTrafficPolicy Local. The
+// endpoints are on another node.
+const explainedManifests = `apiVersion: v1
 kind: List
 items:
 - apiVersion: v1
@@ -67,14 +67,15 @@ items:
   status: {addresses: [{type: InternalIP, address: 192.0.2.5}]}
 `
 
-// TestExplainReportsTheOutcomeAtAnAddress: which rules apply, and on loopback also which program serves.
+// TestExplainReportsTheOutcomeAtAnAddress checks that explain names the rules that apply at an address, and for
+// loopback also the program that serves.
 func TestExplainReportsTheOutcomeAtAnAddress(t *testing.T) {
 	const (
 		gate   = " --feature-gates KubeProxyNFTablesLocalhostNodePorts=true"
 		served = gate + " --nodeport-addresses primary,localhost"
 		onlyV4 = gate + " --nodeport-addresses primary,127.0.0.0/8"
 	)
-	folder := writeState(t, dialledState)
+	folder := writeManifests(t, explainedManifests)
 	for args, want := range map[string][]string{
 		"10.96.0.80:80":            {"http: ClusterIP, everybody: balance", ": address, everybody: refuse"}, // over UDP and SCTP
 		"[fd00:96::80]:80":         {"http: ClusterIP, everybody: balance", ": address, everybody: refuse"},
@@ -128,7 +129,7 @@ func TestExplainReportsTheOutcomeAtAnAddress(t *testing.T) {
 // TestExplainReportsRulesForUndefinedPorts: a ClusterIP rejects the ports that its Service does not define,
 // for each protocol. Addresses in a ServiceCIDR without a Service are dropped, external IPs included.
 func TestExplainReportsRulesForUndefinedPorts(t *testing.T) {
-	folder := writeState(t, dialledState+`- apiVersion: networking.k8s.io/v1
+	folder := writeManifests(t, explainedManifests+`- apiVersion: networking.k8s.io/v1
   kind: ServiceCIDR
   metadata: {name: kubernetes}
   spec: {cidrs: [10.96.0.0/16, "fd00:96::/112"]}
@@ -185,7 +186,7 @@ func TestExplainReportsRulesForUndefinedPorts(t *testing.T) {
 // TestExplainDialsFromEachNode: an address may be served on some nodes only, and node ports only on the configured
 // addresses.
 func TestExplainDialsFromEachNode(t *testing.T) {
-	folder := writeState(t, dialledState+`- apiVersion: v1
+	folder := writeManifests(t, explainedManifests+`- apiVersion: v1
   kind: Node
   metadata: {name: node-0}
   status: {addresses: [{type: InternalIP, address: 192.0.2.4}]}

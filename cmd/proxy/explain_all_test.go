@@ -56,10 +56,10 @@ items:
   endpoints: [{addresses: [10.244.1.6], nodeName: linux, zone: a, conditions: {ready: true}}]
 `
 
-// TestNonLinuxNodesAreNotClients: this proxy does not run there, but their endpoints are used. All demand comes from
+// TestNonLinuxNodesAreNotClients: this proxy does not run on them, but their endpoints are used. All demand comes from
 // the two Linux nodes in one zone, and is split over the endpoints of both zones.
 func TestNonLinuxNodesAreNotClients(t *testing.T) {
-	folder := writeState(t, withWindows)
+	folder := writeManifests(t, withWindows)
 	got := proxyCommand(t, splitArgs("explain --all-nodes shop/web --manifests "+folder)...)
 	if got.status != 0 || strings.Contains(got.stdout, "on win2") || !strings.Contains(got.stdout, " on linux, unlabelled\n") ||
 		!strings.Contains(got.stdout, "60 % of this node's connections stay in its") ||
@@ -81,7 +81,7 @@ func TestNonLinuxNodesAreNotClients(t *testing.T) {
 	}
 	got = proxyCommand(t, splitArgs("forecast shop/hard --manifests "+folder)...)
 	for _, want := range []string{
-		"50 % of its connections are refused on 1 of 2 Nodes (unlabelled).",
+		"50 % of its connections are refused: those from 1 of 2 Nodes (unlabelled).",
 		"Clients on Nodes that do not run Linux (label kubernetes.io/os) use another proxy, and are not counted here: 1 of 3 Nodes (win2).",
 	} {
 		if got.status != 0 || !strings.Contains(got.stdout, want) {

@@ -19,8 +19,8 @@ func TestExplainReportsWherePodsCountAsOutside(t *testing.T) {
 		noPods4    = "the Node has no IPv4 podCIDR"
 		noPods6    = "the Node has no IPv6 podCIDR"
 	)
-	local := strings.Replace(dualStackState, "type: NodePort", "type: NodePort\n    externalTrafficPolicy: Local", 1)
-	folder, withoutNodes := writeState(t, local), writeState(t, strings.ReplaceAll(local, "kind: Node\n", "kind: Unknown\n"))
+	local := strings.Replace(dualStackManifests, "type: NodePort", "type: NodePort\n    externalTrafficPolicy: Local", 1)
+	folder, withoutNodes := writeManifests(t, local), writeManifests(t, strings.ReplaceAll(local, "kind: Node\n", "kind: Unknown\n"))
 	tests := map[string]struct {
 		args string
 		want map[string]string // node and family: why pods count as outside
@@ -63,7 +63,7 @@ func TestExplainReportsWherePodsCountAsOutside(t *testing.T) {
 }
 
 func TestExplainSupportsMasqueradeAll(t *testing.T) {
-	folder := writeState(t, dualStackState)
+	folder := writeManifests(t, dualStackManifests)
 	for args, want := range map[string]string{"--node node-a": "", "--node node-a --masquerade-all": "masqueraded"} {
 		for _, port := range explainPorts(t, append(splitArgs(args), "--manifests", folder)...) {
 			if got := port.Traffic[0]; got.To != "ClusterIP" || got.Source != want {
@@ -73,8 +73,8 @@ func TestExplainSupportsMasqueradeAll(t *testing.T) {
 	}
 }
 
-// dualStackState is nodePortState with ClusterIPs of both families and an endpoint of each on node-a.
-var dualStackState = strings.Replace(nodePortState, "clusterIPs: [10.96.0.10]", `clusterIPs: [10.96.0.10, "fd00:10:96::10"]
+// dualStackManifests is nodePortManifests with ClusterIPs of both families and an endpoint of each on node-a.
+var dualStackManifests = strings.Replace(nodePortManifests, "clusterIPs: [10.96.0.10]", `clusterIPs: [10.96.0.10, "fd00:10:96::10"]
     ipFamilies: [IPv4, IPv6]`, 1) + `- apiVersion: discovery.k8s.io/v1
   kind: EndpointSlice
   metadata: {name: web-4, namespace: shop, labels: {kubernetes.io/service-name: web}}

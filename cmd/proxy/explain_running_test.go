@@ -11,9 +11,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/explain"
 )
 
-// TestExplainQueriesTheRunningProxyForKernelRejections: it also works without a response.
+// TestExplainQueriesTheRunningProxyForKernelRejections: explain also works if the proxy does not respond.
 func TestExplainQueriesTheRunningProxyForKernelRejections(t *testing.T) {
-	folder := writeState(t, dualStackState)
+	folder := writeManifests(t, dualStackManifests)
 	const rejections = `[{"kind":"Service","namespace":"shop","name":"web","code":"FailedToProgram","kernel":{"service":"shop/web",` +
 		`"message":"too long","since":"2026-03-01T12:00:00Z","tries":2,"next":"2026-03-01T12:00:30Z","applied":true}}]`
 	for name, test := range map[string]struct {
@@ -63,12 +63,12 @@ func TestExplainQueriesTheRunningProxyForKernelRejections(t *testing.T) {
 
 // TestExplainQueriesTheRunningProxyForUnreachableNodes: observations of one node apply only to that node.
 func TestExplainQueriesTheRunningProxyForUnreachableNodes(t *testing.T) {
-	folder := writeState(t, strings.ReplaceAll(dualStackState, "nodeName: node-a", "nodeName: node-z"))
+	folder := writeManifests(t, strings.ReplaceAll(dualStackManifests, "nodeName: node-a", "nodeName: node-z"))
 	const summary = `{"node":%q,"reachability":{"avoided":%t,"withBaseline":1,"unreachable":[{"node":%q,"since":"2026-03-01T12:00:00Z"}]}}`
 	for name, test := range map[string]struct {
-		page    string
-		told    string
-		decides bool
+		page     string
+		reported string
+		decides  bool
 	}{
 		"they are demoted":            {fmt.Sprintf(summary, "node-a", true, "node-z"), "its endpoints are tried last", true},
 		"they are only observed":      {fmt.Sprintf(summary, "node-a", false, "node-z"), "this is only reported", false},
@@ -86,7 +86,7 @@ func TestExplainQueriesTheRunningProxyForUnreachableNodes(t *testing.T) {
 			got := proxyCommand(t, "explain", "--manifests", folder, "--node", "node-a", "--metrics-bind-address",
 				strings.TrimPrefix(server.URL, "http://"))
 			if isReported := strings.Contains(got.stderr, "has not replied to node-a since 2026-03-01 12:00:00 UTC: "+
-				test.told); isReported != (test.told != "") {
+				test.reported); isReported != (test.reported != "") {
 				t.Errorf("stderr: %s", got.stderr)
 			}
 			decides := strings.Contains(got.stdout, "[NodeUnreachable]") || strings.Contains(got.stdout, "[OnlyUnreachable]")

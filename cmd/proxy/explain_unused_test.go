@@ -49,7 +49,7 @@ func TestASliceWithoutPodsIsReported(t *testing.T) {
 				"is used; another endpoint needs an entry of its own."},
 	} {
 		t.Run(name, func(t *testing.T) {
-			folder := writeState(t, "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Node, metadata: {name: n1}}"+
+			folder := writeManifests(t, "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Node, metadata: {name: n1}}"+
 				handWrittenSlice(name, test.port, test.slice))
 			explainArgs := []string{"explain", "--manifests", folder, "--node", "n1", "t/" + name}
 			ports := explainPorts(t, explainArgs[1:]...)

@@ -9,7 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/accounting"
 )
 
-// TestAccountingSettingsAreParsed: the totals, the number of Services, and the keys.
+// TestAccountingSettingsAreParsed covers the totals, the number of Services, and the keys.
 func TestAccountingSettingsAreParsed(t *testing.T) {
 	defaultKeys := []string{"kubernetes.io/hostname", "topology.kubernetes.io/zone", "topology.kubernetes.io/region"}
 	for text, want := range map[string]*accounting.Settings{

@@ -55,12 +55,12 @@ type namespaceFlags struct{ namespace string }
 
 func (f *namespaceFlags) register(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.namespace, "namespace", "n", "",
-		"`NAMESPACE` of the Services, also of a NAME without one (default: all namespaces; for a NAME, that of the kubeconfig's context)")
+		"`NAMESPACE` of the Services, also of a NAME without one (default: all namespaces; for a NAME, the namespace of the kubeconfig's context)")
 }
 
-// query returns which Services are requested: all, those of a namespace, or the one named by the argument. A name
-// without a namespace is in that of -n, or else in that of the kubeconfig's context, as in kubectl. contextNamespace is
-// nil if there is no context.
+// query returns which Services are requested: all, all of a namespace, or the one named by the argument. A name
+// without a namespace is in the namespace given by -n, or else in the namespace of the kubeconfig's context, as in
+// kubectl. contextNamespace is nil if there is no context.
 func (f *namespaceFlags) query(args []string, contextNamespace func() (string, error)) (explain.Query, error) {
 	namespace := f.namespace
 	if namespace != "" && !explain.IsName(namespace) {

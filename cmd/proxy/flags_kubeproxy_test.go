@@ -71,7 +71,7 @@ func TestKubeProxyCommandLineIsAccepted(t *testing.T) {
 	}
 }
 
-// TestDistributionCommandLinesAreAccepted: the command lines with which distributions start kube-proxy.
+// TestDistributionCommandLinesAreAccepted covers the command lines with which distributions start kube-proxy.
 func TestDistributionCommandLinesAreAccepted(t *testing.T) {
 	for name, line := range map[string]string{
 		"k3s": "--cluster-cidr=10.42.0.0/16 --conntrack-max-per-core=0 --conntrack-tcp-timeout-close-wait=0s " +

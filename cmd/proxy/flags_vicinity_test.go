@@ -99,7 +99,7 @@ func TestFlagsOverrideTheSourceInTheFile(t *testing.T) {
 	}
 }
 
-// TestInvalidVicinityDocumentIsRejected: with every error, and a suggestion for an unknown field.
+// TestInvalidVicinityDocumentIsRejected checks that the message has every error, and a suggestion for an unknown field.
 func TestInvalidVicinityDocumentIsRejected(t *testing.T) {
 	for title, test := range map[string]struct{ text, want string }{
 		"a typo":                 {"dnsTtl: 5s\n", "dnsTtl: unknown field; did you mean dnsTTL?"},
@@ -157,7 +157,8 @@ func TestVicinitySettingsAreShownAndWritten(t *testing.T) {
 	}
 }
 
-// TestTheManifestsConfigurationIsRead: as it is, without settings of our own, and with those in its comments enabled.
+// TestTheManifestsConfigurationIsRead covers the file as it is, the file without Vicinity's own settings, and the file
+// with the settings in its comments enabled.
 func TestTheManifestsConfigurationIsRead(t *testing.T) {
 	text, err := os.ReadFile("../../manifests/configmap.yaml")
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// zonedState is a Service with topology keys to fill in, and an endpoint on node-b, in another zone than node-a.
-const zonedState = `apiVersion: v1
+// zonedManifests has a Service with topology keys to fill in, and an endpoint on node-b, in another zone than node-a.
+const zonedManifests = `apiVersion: v1
 kind: List
 items:
 - apiVersion: v1
@@ -62,7 +62,7 @@ func startZonedNode(t *testing.T, args ...string) (*netns.Namespace, *daemonUnde
 	}
 	namespace.Exec("ip", "route", "add", "10.96.0.0/16", "dev", "lo", "src", "10.244.1.9")
 	startTCPEcho(t, namespace, "10.244.2.5:8080")
-	folder := writeState(t, strings.Replace(zonedState, "ANNOTATION", "topology.kubernetes.io/zone, *", 1))
+	folder := writeManifests(t, strings.Replace(zonedManifests, "ANNOTATION", "topology.kubernetes.io/zone, *", 1))
 	args = append([]string{"--manifests", folder, "--own-tables", "never", "--metrics-bind-address", "127.0.0.1:10549"}, args...)
 	return namespace, startDaemon(t, namespace, args...)
 }
@@ -184,8 +184,8 @@ func TestTheDaemonCountsTraffic(t *testing.T) {
 			t.Errorf("the metrics lack %s, or it is 0", series)
 		}
 	}
-	if ended := daemon.stop(t); ended.status != 0 {
-		t.Errorf("%+v", ended)
+	if result := daemon.stop(t); result.status != 0 {
+		t.Errorf("%+v", result)
 	}
 }
 
@@ -201,7 +201,7 @@ func seriesValue(t *testing.T, page, series string) float64 {
 	return value
 }
 
-// TestWithoutAccountingNoSysctlIsWritten: and there are no metrics of connections.
+// TestWithoutAccountingNoSysctlIsWritten also checks that there are no metrics of connections.
 func TestWithoutAccountingNoSysctlIsWritten(t *testing.T) {
 	namespace, daemon := startZonedNode(t)
 	if got := strings.TrimSpace(namespace.Exec("cat", "/proc/sys/net/netfilter/nf_conntrack_acct")); got != "0" {

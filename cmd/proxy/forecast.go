@@ -34,8 +34,8 @@ const forecastExamples = `  # what would a cluster gain? Nothing has to be insta
   # what if its load is bounded?
   proxy forecast --annotate 'shop/cart ` + policy.MaxLoadAnnotation + `=120%'
 
-  # in a pipeline: fail if an endpoint would expect more than 1.5 times the mean, less than 80 % stays in the zone, or
-  # anything is refused
+  # in a pipeline: fail if the expected load of an endpoint exceeds 1.5 times the mean, less than 80 % stays in the zone,
+  # or anything is refused
   proxy forecast --manifests state --max-load 150% --min-in-zone 80% --max-refused 0
 
   # with measured demand, and with the cost of traffic between zones
@@ -67,11 +67,11 @@ node's DNS cache queries the proxy. It counts connections, not bytes. Each Node 
 (--demand-source) with which proxies would plan. --demand uses demand that was measured in another way.
 
 Without NAME it covers the Services of all namespaces, or of the namespace given by -n. NAME without NAMESPACE is in the
-namespace given by -n, or in that of the kubeconfig's context.
+namespace given by -n, or else in the namespace of the kubeconfig's context.
 
-What if? --without-nodes, --evacuate, --annotate and --scale, any number of times, show before and after. They are applied in
-the given order. In both, loads are multiples of the mean load before: an endpoint that takes over the work of another one
-expects 2.00. A change that the webhook would deny is an error.
+Hypothetical changes (--without-nodes, --evacuate, --annotate and --scale, any number of times) are applied in the given
+order, and the output shows before and after. In both, loads are multiples of the mean before the changes: the load of an
+endpoint that takes over the work of another one is 2.00. A change that the webhook would deny is an error.
 While Nodes are being evacuated, or would be, it lists the Services that have no other endpoints, and on which Nodes.
 
 Exit status: 1 if a Service violates --max-load, --min-in-zone or --max-refused; 2 if the command line is wrong, if an
@@ -130,8 +130,8 @@ type forecastFlags struct {
 	top                          int
 
 	perGB       float64           // 0 without a price
-	changes     []forecast.Change // the what-ifs; whatIfFlags are their flags as given
-	whatIfFlags []string
+	changes     []forecast.Change // the hypothetical changes; changeFlags are their flags as given
+	changeFlags []string
 
 	parsedBounds []uint64         // after Validate
 	traffic      forecast.Traffic // after readDemand, with a price
@@ -141,20 +141,20 @@ func (f *forecastFlags) register(flags *pflag.FlagSet) {
 	f.kubectlFlags.register(flags)
 	f.namespaceFlags.register(flags)
 	f.viewFlags.register(flags, "`NAME` that Services must have in their label, as with 'run'",
-		"`PERCENT`, as with 'run': the bound of Services that have none",
-		"`SOURCE`, as with 'run': "+policy.Measured+", for Services with a bound that name neither clients nor a demand source")
+		"`PERCENT`, as with 'run': the load bound of Services that have none",
+		"`SOURCE`, as with 'run': "+policy.Measured+", for Services with a load bound that name neither clients nor a demand source")
 	registerPublisher(flags, &f.publisherNamespace)
 	flags.StringSliceVar(&f.bounds, "bound", []string{policy.FormatMaxLoad(policy.DefaultLoadBound)},
 		"load bounds to compare, in `PERCENT` of the mean load, 100% to 1000%, comma-separated")
 	flags.StringVar(&f.demand, "demand", "",
 		"`FILE` with the demand of each node or zone (default: by --demand-source, else one client per node): the result of an "+
 			"instant query, as Prometheus' HTTP API or 'promtool query instant -o json' prints it, by node or zone. A sample that also names "+
-			"a Service is demand on that Service, and part of its weight in sums. Bounds are planned as the proxies plan them now, and, for "+
+			"a Service is demand on that Service, and part of its weight in sums. Load bounds are planned as the proxies plan them now, and, for "+
 			"comparison, with this demand: as "+
 			"'120% measured'")
 	flags.StringVar(&f.demandSource, "demand-source", demandMeasured,
 		"`SOURCE` of the demand of Services with a ServiceDemand: measured, that of the ServiceDemand; or assumed, as if it did not exist. "+
-			"Bounds are compared with both plans: '120%', with assumed demand, and '120% measured'")
+			"Load bounds are compared with both plans: '120%', with assumed demand, and '120% measured'")
 	flags.Func("price",
 		"`PRICE` of bytes between zones, such as 0.01/GB: print the monthly cost of each setting. Needs --demand in bytes per second "+
 			"(sum by (instance, namespace, service) (rate(vicinity_service_traffic_bytes_total[1d])))",
@@ -165,21 +165,21 @@ func (f *forecastFlags) register(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.output, "output", "o", "text", "`FORMAT` of the output: text, json, yaml, or html for one page")
 	flags.IntVar(&f.top, "top", 30, "`NUMBER` of Services in text output; 0 for all")
 	f.limitFlags.register(flags)
-	registerWhatIf(f, flags, "without-nodes", "what if the Nodes that match a label `SELECTOR` were removed, with their endpoints?",
+	registerChange(f, flags, "without-nodes", "what if the Nodes that match a label `SELECTOR` were removed, with their endpoints?",
 		forecast.ParseWithoutNodes)
-	registerWhatIf(f, flags, "evacuate", "what if a `ZONE`, or the Nodes that match a label selector, were being evacuated?",
+	registerChange(f, flags, "evacuate", "what if a `ZONE`, or the Nodes that match a label selector, were being evacuated?",
 		forecast.ParseEvacuate)
-	registerWhatIf(f, flags, "annotate", "what if a Service had another `ANNOTATION`, written 'NAMESPACE/NAME KEY=VALUE'? The key "+
+	registerChange(f, flags, "annotate", "what if a Service had another `ANNOTATION`, written 'NAMESPACE/NAME KEY=VALUE'? The key "+
 		"trafficDistribution is the field; an empty value removes it", forecast.ParseAnnotate)
-	registerWhatIf(f, flags, "scale", "what if a Service had these ready endpoints in a zone: `NAMESPACE/NAME=ZONE:REPLICAS`?",
+	registerChange(f, flags, "scale", "what if a Service had these ready endpoints in a zone: `NAMESPACE/NAME=ZONE:REPLICAS`?",
 		forecast.ParseScale)
 }
 
-// registerWhatIf registers a flag that adds a change.
-func registerWhatIf[C forecast.Change](f *forecastFlags, flags *pflag.FlagSet, name, usage string, parse func(string) (C, error)) {
+// registerChange registers a flag that adds a change.
+func registerChange[C forecast.Change](f *forecastFlags, flags *pflag.FlagSet, name, usage string, parse func(string) (C, error)) {
 	flags.Func(name, usage, func(text string) error {
 		change, err := parse(text)
-		f.changes, f.whatIfFlags = append(f.changes, change), append(f.whatIfFlags, "--"+name+" "+text)
+		f.changes, f.changeFlags = append(f.changes, change), append(f.changeFlags, "--"+name+" "+text)
 		return err
 	})
 }
@@ -205,7 +205,7 @@ func (f *forecastFlags) Validate() error {
 		errs = append(errs, fmt.Errorf("--top %d must be 0 or more", f.top))
 	}
 	if f.output == "html" && len(f.changes) > 0 {
-		errs = append(errs, errors.New("-o html shows one state, and no before and after; omit the what-ifs"))
+		errs = append(errs, errors.New("-o html shows one state, and no before and after; omit --without-nodes, --evacuate, --annotate and --scale"))
 	}
 	return errors.Join(errs...)
 }
@@ -297,13 +297,13 @@ func (f *forecastFlags) readDemand(state forecast.Cluster, options *forecast.Opt
 	return nil
 }
 
-// print prints a report; with what-ifs, also the report without them.
+// print prints a report; with hypothetical changes, also the report without them.
 func (f *forecastFlags) print(stdout io.Writer, before, report *forecast.Report) error {
 	switch isComparison := len(f.changes) > 0; {
 	case f.output == "html":
 		return forecast.HTML(stdout, report)
 	case f.output == "text" && isComparison:
-		return forecast.Comparison(stdout, strings.Join(f.whatIfFlags, ", "), before, report, f.top)
+		return forecast.Comparison(stdout, strings.Join(f.changeFlags, ", "), before, report, f.top)
 	case f.output == "text":
 		return forecast.Text(stdout, report, f.top)
 	case isComparison:

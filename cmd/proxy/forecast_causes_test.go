@@ -42,7 +42,7 @@ func threeZonesWith(t *testing.T, pairs ...string) string {
 		}
 		text = strings.ReplaceAll(text, pairs[i], pairs[i+1])
 	}
-	return writeState(t, text)
+	return writeManifests(t, text)
 }
 
 const (
@@ -56,7 +56,8 @@ const (
 	zoneIsKept = "EndpointSlices keep the zone that a Node had when they were written, until the Service or its pods change."
 )
 
-// TestForecastReportsTheCauseBeforeAnyAdvice: it does not recommend settings that are already set.
+// TestForecastReportsTheCauseBeforeAnyAdvice checks that forecast prints causes first, and does not recommend settings
+// that are already set.
 func TestForecastReportsTheCauseBeforeAnyAdvice(t *testing.T) {
 	const noHints = "shop/web: spec.trafficDistribution: PreferSameZone is set, and has no effect, because no EndpointSlice of the Service " +
 		"has hints. "
@@ -113,7 +114,7 @@ func TestForecastReportsTheCauseBeforeAnyAdvice(t *testing.T) {
 		},
 		"it is set, and a bound would be needed, too": {
 			[]string{noSetting, sameZone, onNodeC, onNodeA},
-			[]string{noHints, "shop/web: A bound of 120% keeps 67 % in the zone", `vicinity.dev/max-load: "120%"`}, "    spec:",
+			[]string{noHints, "shop/web: A load bound of 120% keeps 67 % in the zone", `vicinity.dev/max-load: "120%"`}, "    spec:",
 		},
 		"Auto, for which there are too few endpoints": {
 			[]string{noAnnotations, "annotations: {service.kubernetes.io/topology-mode: Auto}"},
@@ -162,7 +163,7 @@ func TestForecastReportsTheCauseBeforeAnyAdvice(t *testing.T) {
 	}
 }
 
-// TestExplainReportsASettingWithoutHints: in the words of forecast.
+// TestExplainReportsASettingWithoutHints checks that explain prints the same sentence as forecast.
 func TestExplainReportsASettingWithoutHints(t *testing.T) {
 	const sentence = "spec.trafficDistribution: PreferSameZone is set, and has no effect, because no EndpointSlice of the Service has hints."
 	for text, want := range map[string]bool{noSetting: false, sameZone: true} {
@@ -183,7 +184,7 @@ func TestExplainReportsASettingWithoutHints(t *testing.T) {
 	}
 }
 
-// TestForecastReportsWhyConnectionsAreRefused: also on which Nodes, and for which ports.
+// TestForecastReportsWhyConnectionsAreRefused checks that it also prints which Nodes and ports are affected.
 func TestForecastReportsWhyConnectionsAreRefused(t *testing.T) {
 	const hardKeys = "annotations: {vicinity.dev/topology-keys: topology.kubernetes.io/zone}"
 	for name, test := range map[string]struct {
@@ -193,20 +194,20 @@ func TestForecastReportsWhyConnectionsAreRefused(t *testing.T) {
 		"keys without *": {
 			[]string{noAnnotations, hardKeys, onNodeA, onNodeC, "nodeName: nb, zone: zb", onNodeC},
 			"33 % 1.00, 67 % refused",
-			"shop/web: 67 % of its connections are refused on 2 of 3 Nodes (na, nb). On na: No usable endpoint matches a topology key: none " +
-				"shares this node's topology.kubernetes.io/zone, \"za\", nor does any match a key before that, and the keys do not end with *.\n" +
+			"shop/web: 67 % of its connections are refused: those from 2 of 3 Nodes (na, nb). On na: No usable endpoint matches a topology " +
+				"key: none shares this node's topology.kubernetes.io/zone, \"za\", and the keys do not end with *.\n" +
 				"shop/web: metadata.annotations[vicinity.dev/topology-keys]: no \"*\": connections fail where no endpoint matches; " +
 				"append \", *\" to fall back to any endpoint [SVC027]\n",
 		},
 		"a label that no Node has": {
 			[]string{noAnnotations, "annotations: {vicinity.dev/topology-keys: example.com/rack}"}, "  refused  ",
-			"shop/web: All of its connections are refused on 3 of 3 Nodes (na, nb, nc). On na: No endpoint matches the topology key " +
-				"example.com/rack because this node has no such label;",
+			"shop/web: All of its connections are refused: those from 3 of 3 Nodes (na, nb, nc). On na: No endpoint matches a topology key: " +
+				"this node has no label example.com/rack, and",
 		},
 		"internalTrafficPolicy: Local": {
 			[]string{noSetting, "ports: [{port: 80}], internalTrafficPolicy: Local}", onNodeC, onNodeA}, "67 % 1.50, 33 % refused",
-			"shop/web: 33 % of its connections are refused on 1 of 3 Nodes (nc). On nc: internalTrafficPolicy is Local, and no " +
-				"usable endpoint is on this node.",
+			"shop/web: 33 % of its connections are refused: those from 1 of 3 Nodes (nc). On nc: internalTrafficPolicy is Local, and " +
+				"no usable endpoint is on this node.",
 		},
 		"no endpoint": {
 			[]string{"service-name: web", "service-name: wep"}, "  refused  ",
@@ -232,9 +233,9 @@ func TestForecastReportsWhyConnectionsAreRefused(t *testing.T) {
 	}
 }
 
-// TestForecastComparesByTheMeanBefore: loads after the changes are multiples of the mean before them, and named clients
-// are the demand in both forecasts.
-func TestForecastComparesByTheMeanBefore(t *testing.T) {
+// TestForecastLoadsAreRelativeToTheOriginalMean checks that loads after the changes are multiples of the mean before
+// them, and that the clients that a Service names after the changes are the clients in both forecasts.
+func TestForecastLoadsAreRelativeToTheOriginalMean(t *testing.T) {
 	caller := `
 - apiVersion: v1
   kind: Service
@@ -267,15 +268,16 @@ func TestForecastComparesByTheMeanBefore(t *testing.T) {
 		readForecast(t, &compared, folder, splitSpacedArgs("shop/web "+args)...)
 		before, after := compared.Before.Services[0].Projections[0].Busiest.Load, compared.After.Services[0].Projections[0].Busiest.Load
 		if math.Abs(before-want.before) > 1e-6 || math.Abs(after-want.after) > 1e-6 {
-			t.Errorf("%s: the busiest endpoint expects %v times the mean before, and %v after, want %v", args, before, after, want)
+			t.Errorf("%s: the expected load of the busiest endpoint is %v times the mean before, and %v after, want %v", args, before, after, want)
 		}
 	}
 }
 
 const lastEndpoint = "  - {addresses: [10.244.2.1], conditions: {ready: true}, nodeName: nc, zone: zc}\n"
 
-// TestALabelThatNoNodeHasIsNotZero: it is "-", with a sentence. Without known zones there is no in-zone share.
-func TestALabelThatNoNodeHasIsNotZero(t *testing.T) {
+// TestAShareIsUnknownIfNoNodeHasTheLabel: it is printed as "-", with an explanation. Without known zones there is no
+// in-zone share.
+func TestAShareIsUnknownIfNoNodeHasTheLabel(t *testing.T) {
 	const label = ", topology.kubernetes.io/zone: "
 	zones := []string{label + "za", "", label + "zb", "", label + "zc", ""}
 	inSlices := []string{", zone: za", "", ", zone: zb", "", ", zone: zc", ""}

@@ -12,9 +12,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/forecast"
 )
 
-// boundedState returns a cluster with two zones of one node each, and a Service with a bound, two endpoints in zone a
-// and six in zone b. annotations are added to the Service, and more are further objects.
-func boundedState(annotations string, more ...string) string {
+// boundedManifests returns a cluster with two zones of one node each, and a Service with a bound, two endpoints in zone
+// a and six in zone b. annotations are added to the Service, and more are further objects.
+func boundedManifests(annotations string, more ...string) string {
 	var endpoints []string
 	for i := range 8 {
 		endpoints = append(endpoints, fmt.Sprintf("{addresses: [10.244.1.%d], nodeName: node-%s}", i+1, []string{"a", "b"}[min(i/2, 1)]))
@@ -64,7 +64,7 @@ func TestForecastUsesServiceDemands(t *testing.T) {
 		"without a ServiceDemand":                     {"", false},
 		"with a ServiceDemand of zones without Nodes": {strings.ReplaceAll(demandOfWeb, "zone-", "site-"), false},
 	} {
-		state := writeState(t, boundedState(measuredSetting, test.more))
+		state := writeManifests(t, boundedManifests(measuredSetting, test.more))
 		report := forecastOf(t, state)
 		if len(report.Services) != 1 {
 			t.Fatalf("%s: %+v", name, report)
@@ -112,18 +112,18 @@ func TestMissingMeasuredDemandIsExplained(t *testing.T) {
 		args  []string
 		want  []string
 	}{
-		"no ServiceDemand": {boundedState(""), nil, []string{string(v1alpha1.NoUsableDemand),
+		"no ServiceDemand": {boundedManifests(""), nil, []string{string(v1alpha1.NoUsableDemand),
 			"The bound of shop/web is planned with assumed demand",
 			"kubectl get servicedemands -A",
 			"component demand", "'forecast --demand FILE' compares"}},
-		"only a ServiceDemand of another Service": {boundedState("", other), nil, []string{string(v1alpha1.NoUsableDemand),
+		"only a ServiceDemand of another Service": {boundedManifests("", other), nil, []string{string(v1alpha1.NoUsableDemand),
 			"'forecast --demand FILE' compares"}},
-		"a ServiceDemand of zones without Nodes": {boundedState("", strings.NewReplacer("zone-a, demandPPM", "zone-x, demandPPM",
+		"a ServiceDemand of zones without Nodes": {boundedManifests("", strings.NewReplacer("zone-a, demandPPM", "zone-x, demandPPM",
 			"zone-b, demandPPM", "zone-y, demandPPM").
 			Replace(demandOfWeb)), nil, []string{string(v1alpha1.NoUsableDemand)}},
-		"assumed demand is requested": {boundedState("", demandOfWeb), []string{"--demand-source", "assumed"}, nil},
+		"assumed demand is requested": {boundedManifests("", demandOfWeb), []string{"--demand-source", "assumed"}, nil},
 	} {
-		args := []string{"forecast", "--manifests", writeState(t, test.state), "--annotate", "shop/web vicinity.dev/demand-source=measured"}
+		args := []string{"forecast", "--manifests", writeManifests(t, test.state), "--annotate", "shop/web vicinity.dev/demand-source=measured"}
 		got := proxyCommand(t, append(args, test.args...)...)
 		before, _, found := strings.Cut(got.stdout, "Nothing is different for any Service.")
 		if got.status != 0 || !found {
@@ -143,12 +143,12 @@ func TestMissingMeasuredDemandIsExplained(t *testing.T) {
 // TestEachNumberNamesItsDemand: a file takes precedence over ServiceDemands as the demand of Nodes, but no proxy plans
 // with it.
 func TestEachNumberNamesItsDemand(t *testing.T) {
-	state, file := writeState(t, boundedState(measuredSetting, demandOfWeb)), writeQuery(t, "zone=zone-a - 1", "zone=zone-b - 9")
+	state, file := writeManifests(t, boundedManifests(measuredSetting, demandOfWeb)), writeQuery(t, "zone=zone-a - 1", "zone=zone-b - 9")
 	for name, test := range map[string]struct {
-		args []string
-		want map[string]string
-		asks string
-		says string
+		args   []string
+		want   map[string]string
+		source string
+		output string
 	}{
 		"ServiceDemands": {nil, map[string]string{"now": "measured", "120%": "labels", "120% measured": "measured"}, "measured",
 			"Demand is from ServiceDemands for 1 of 1 Service (shop/web)"},
@@ -164,43 +164,43 @@ func TestEachNumberNamesItsDemand(t *testing.T) {
 				planned[projection.Setting] = projection.PlannedWith
 			}
 		}
-		if fmt.Sprint(planned) != fmt.Sprint(test.want) || report.Services[0].DemandSource != test.asks ||
-			!strings.HasPrefix(report.Demand, test.says) {
+		if fmt.Sprint(planned) != fmt.Sprint(test.want) || report.Services[0].DemandSource != test.source ||
+			!strings.HasPrefix(report.Demand, test.output) {
 			t.Errorf("%s: planned with %v, demand from %q: %s", name, planned, report.Services[0].DemandSource, report.Demand)
 		}
 	}
 }
 
-// TestMeasuredDemandIsRecommended: measured demand is recommended for a bound that is planned without it, in addition
-// to the clients that it names. A new bound is planned with it from the start.
+// TestMeasuredDemandIsRecommended: measured demand is recommended for a load bound that is planned without it, in
+// addition to the clients that the Service names. A new load bound is planned with it from the start.
 func TestMeasuredDemandIsRecommended(t *testing.T) {
 	const (
-		adviceForBound = "shop/web: With its bound planned with measured demand, the busiest endpoint expects 1.20 times the mean instead of " +
-			"1.92, and 50 % stay in the zone instead of 68 %."
-		adviceForNewBound = "with a bound of 120%, planned with measured demand, no endpoint expects more than 1.20 times"
+		adviceForBound = "shop/web: With its load bound planned with measured demand, the expected load of the busiest endpoint is 1.20 " +
+			"times the mean instead of 1.92, and 50 % stay in the zone instead of 68 %."
+		adviceForNewBound = "with a load bound of 120%, planned with measured demand, the highest expected load is 1.20 times"
 		noAdvice          = "No other setting keeps more connections in their zone"
 	)
-	unbounded := strings.Replace(boundedState("", demandOfWeb), ", vicinity.dev/max-load: 120%", "", 1)
+	unbounded := strings.Replace(boundedManifests("", demandOfWeb), ", vicinity.dev/max-load: 120%", "", 1)
 	for name, test := range map[string]struct {
-		state, says string
-		set         []string
+		state, output string
+		set           []string
 	}{
-		"a bound": {boundedState("", demandOfWeb), adviceForBound, []string{`vicinity.dev/demand-source: "measured"`}},
-		"a bound with named clients": {boundedState(`, vicinity.dev/clients: "shop/nothing,"`, demandOfWeb), adviceForBound,
+		"a bound": {boundedManifests("", demandOfWeb), adviceForBound, []string{`vicinity.dev/demand-source: "measured"`}},
+		"a bound with named clients": {boundedManifests(`, vicinity.dev/clients: "shop/nothing,"`, demandOfWeb), adviceForBound,
 			[]string{`vicinity.dev/demand-source: "measured"`}},
-		"a bound with clients without endpoints": {boundedState(", vicinity.dev/clients: shop/nothing", demandOfWeb), adviceForBound,
+		"a bound with clients without endpoints": {boundedManifests(", vicinity.dev/clients: shop/nothing", demandOfWeb), adviceForBound,
 			[]string{`vicinity.dev/demand-source: "measured"`}},
-		"a bound that is already planned with measured demand": {boundedState(measuredSetting, demandOfWeb), noAdvice, nil},
-		"a bound without measured demand":                      {boundedState(""), noAdvice, nil},
+		"a bound that is already planned with measured demand": {boundedManifests(measuredSetting, demandOfWeb), noAdvice, nil},
+		"a bound without measured demand":                      {boundedManifests(""), noAdvice, nil},
 		"no bound": {unbounded, adviceForNewBound,
 			[]string{`vicinity.dev/demand-source: "measured"`, `vicinity.dev/max-load: "120%"`}},
 		"no bound, and nothing is measured": {
-			strings.Replace(unbounded, demandOfWeb, "", 1), "with a bound of 120% no endpoint expects", []string{`vicinity.dev/max-load: "120%"`},
+			strings.Replace(unbounded, demandOfWeb, "", 1), "with a load bound of 120% the highest expected load is", []string{`vicinity.dev/max-load: "120%"`},
 		},
 	} {
-		got := proxyCommand(t, "forecast", "--manifests", writeState(t, test.state))
-		if got.status != 0 || !strings.Contains(got.stdout, test.says) {
-			t.Errorf("%s: the output lacks %q: %+v", name, test.says, got)
+		got := proxyCommand(t, "forecast", "--manifests", writeManifests(t, test.state))
+		if got.status != 0 || !strings.Contains(got.stdout, test.output) {
+			t.Errorf("%s: the output lacks %q: %+v", name, test.output, got)
 		}
 		_, advice, _ := strings.Cut(got.stdout, "annotations:")
 		for line := range strings.SplitSeq(strings.TrimSpace(advice), "\n") {

@@ -62,13 +62,13 @@ func TestASelectionIsPricedByItsOwnBytes(t *testing.T) {
 	}
 }
 
-// TestPartialDemandFailsLimits: it reports how much is missing, and does not check limits.
+// TestPartialDemandFailsLimits: forecast reports how much of the demand is missing, and does not check limits.
 func TestPartialDemandFailsLimits(t *testing.T) {
 	state := threeZonesWith(t)
 	for name, test := range map[string]struct {
-		lines []string
-		args  string
-		says  string // empty: nothing is missing
+		lines  []string
+		args   string
+		output string // empty: nothing is missing
 	}{
 		"complete":                 {[]string{"na shop/web 1", "nb shop/web 1", "nc - 0"}, "", ""},
 		"one Node":                 {[]string{"na - 1"}, "", "query.json lacks 2 of 3 Nodes (nb, nc): the forecast does not include "},
@@ -80,21 +80,21 @@ func TestPartialDemandFailsLimits(t *testing.T) {
 	} {
 		file := writeQuery(t, test.lines...)
 		args := append([]string{"forecast", "--manifests", state, "--demand", file}, splitArgs(test.args)...)
-		if got := proxyCommand(t, args...); got.status != 0 || test.says != "" && !strings.Contains(got.stdout, test.says) ||
-			test.says == "" && (strings.Contains(got.stdout, "lacks") || strings.Contains(got.stdout, "omitted")) {
-			t.Errorf("%s: the output lacks %q: %+v", name, test.says, got)
+		if got := proxyCommand(t, args...); got.status != 0 || test.output != "" && !strings.Contains(got.stdout, test.output) ||
+			test.output == "" && (strings.Contains(got.stdout, "lacks") || strings.Contains(got.stdout, "omitted")) {
+			t.Errorf("%s: the output lacks %q: %+v", name, test.output, got)
 		}
 		var output struct { // After exists only in a comparison
 			forecast.Report
 			After forecast.Report
 		}
 		readForecast(t, &output, state, args[3:]...)
-		if missing := append(output.Incomplete, output.After.Incomplete...); (len(missing) > 0) != (test.says != "") {
+		if missing := append(output.Incomplete, output.After.Incomplete...); (len(missing) > 0) != (test.output != "") {
 			t.Errorf("%s: the reported missing parts are %q", name, missing)
 		}
 		for _, limit := range []string{"--max-load 10", "--min-in-zone 0", "--max-refused 1"} {
 			status, message := 0, ""
-			if test.says != "" {
+			if test.output != "" {
 				status, message = 2, "proxy: limits cannot be checked with part of the demand: "
 			}
 			if got := proxyCommand(t, append(args, splitArgs(limit)...)...); got.status != status || !strings.Contains(got.stderr, message) {
@@ -116,25 +116,26 @@ func TestViolatedBoundIsExplainedWithAFix(t *testing.T) {
 		"a bound": {
 			keys + `, vicinity.dev/max-load: 120%`,
 			[]string{
-				" measured\n", "shop/web: 10.244.0.1:80 expects 2.00 times the mean, more than its bound of 120% allows: the bound is planned with " +
-					"one client per Node, or the weight in its label vicinity.dev/demand-weight, and this is a forecast " +
-					"with the demand in the file of --demand.",
-				"shop/web: With its bound planned with measured demand, the busiest endpoint expects 1.20 times the mean instead of 2.00",
+				" measured\n", "shop/web: The expected load of 10.244.0.1:80 is 2.00 times the mean, more than the load bound of 120% allows: " +
+					"the bound is planned with one client per Node, or the weight in its label vicinity.dev/demand-weight, and this is a " +
+					"forecast with the demand in the file of --demand.",
+				"shop/web: With its load bound planned with measured demand, the expected load of the busiest endpoint is 1.20 times the mean " +
+					"instead of 2.00",
 				`vicinity.dev/demand-source: "measured"`,
 			}, "No other setting",
 		},
 		"no bound": {
-			keys, []string{" 120% measured\n", "with a bound of 120%, planned with measured demand, no endpoint expects more than 1.20 times",
-				`vicinity.dev/max-load: "120%"`, `vicinity.dev/demand-source: "measured"`}, "with a bound of 120% no endpoint",
+			keys, []string{" 120% measured\n", "with a load bound of 120%, planned with measured demand, the highest expected load is 1.20 times",
+				`vicinity.dev/max-load: "120%"`, `vicinity.dev/demand-source: "measured"`}, "with a load bound of 120% the highest",
 		},
 		"a bound that the topology keys prevent": {
 			`vicinity.dev/topology-keys: topology.kubernetes.io/zone, vicinity.dev/max-load: 120%`,
-			[]string{" see below\n", "more than its bound of 120% allows: its topology keys allow some clients no other endpoints."},
-			"With its bound planned",
+			[]string{" see below\n", "more than the load bound of 120% allows: its topology keys allow some clients no other endpoints."},
+			"With its load bound planned",
 		},
 		"a bound with the setting measured": {
 			keys + `, vicinity.dev/max-load: 120%, vicinity.dev/demand-source: measured`,
-			[]string{string(v1alpha1.NoUsableDemand), "more than its bound of 120% allows"}, "With its bound planned",
+			[]string{string(v1alpha1.NoUsableDemand), "more than the load bound of 120% allows"}, "With its load bound planned",
 		},
 	} {
 		got := proxyCommand(t, "forecast", "--manifests", threeZonesWith(t, noAnnotations, "annotations: {"+test.annotations+"}"), "--demand",

@@ -76,7 +76,7 @@ func TestIncompleteInputIsNotSuccess(t *testing.T) {
 		"a symbolic link is broken": {checkedService, map[string]string{"b.yaml": ""}, statuses{2, 2}},
 		"an object without a name":  {checkedService + "- {apiVersion: v1, kind: Node}\n", nil, statuses{2, 2}},
 	} {
-		folder := writeState(t, test.text)
+		folder := writeManifests(t, test.text)
 		for file, text := range test.more {
 			if text == "" {
 				mustSucceed(t, os.Symlink("nowhere", filepath.Join(folder, file)))
@@ -110,7 +110,7 @@ func TestEmptyInputIsNotSuccess(t *testing.T) {
 		others = "{apiVersion: v1, kind: ConfigMap}\n---\n{apiVersion: v1, kind: ConfigMap}\n---\n{apiVersion: apps/v1, kind: Deployment}\n"
 	)
 	for text, kinds := range map[string]string{node: "Node (1)", node + others: "Node (1), ConfigMap (2), Deployment (1)"} {
-		folder := writeState(t, text)
+		folder := writeManifests(t, text)
 		for _, command := range []string{
 			"forecast", "forecast --max-load 2", "forecast --min-in-zone 0.1", "forecast -o json", "forecast shop/web", "explain --all-nodes",
 			"explain --node node-1", "explain --node node-1 -o json", "explain --node node-1 shop/web",
@@ -152,7 +152,7 @@ func TestOldKindsAreNamed(t *testing.T) {
 		},
 		"no slices at all": {withoutSlices, noSlices + "Service (2), Node (1)\n", 2, 0},
 	} {
-		folder := writeState(t, test.text)
+		folder := writeManifests(t, test.text)
 		for command, status := range map[string]int{
 			"forecast": test.forecast, "explain --node node-1": test.other, "render --node node-1": test.other,
 		} {
@@ -168,7 +168,7 @@ func TestOldKindsAreNamed(t *testing.T) {
 // TestUnreadableInputOutranksAViolation: the exit status is that of incomplete input, and the message still lists the
 // violations.
 func TestUnreadableInputOutranksAViolation(t *testing.T) {
-	folder := writeState(t, checkedService)
+	folder := writeManifests(t, checkedService)
 	got := proxyCommand(t, splitArgs("forecast --max-load 0.5 --manifests "+folder)...)
 	if got.status != 1 {
 		t.Errorf("a violation: %+v", got)
@@ -180,9 +180,10 @@ func TestUnreadableInputOutranksAViolation(t *testing.T) {
 	}
 }
 
-// TestInvalidDemandIsNotSuccess: TestWeightsAreReadFromQueries in package forecast has more contents of the file.
+// TestInvalidDemandIsNotSuccess has a few files; TestWeightsAreReadFromQueries in package forecast covers more
+// contents.
 func TestInvalidDemandIsNotSuccess(t *testing.T) {
-	folder, file := writeState(t, checkedService), filepath.Join(t.TempDir(), "demand")
+	folder, file := writeManifests(t, checkedService), filepath.Join(t.TempDir(), "demand")
 	sampleOf := func(label, name, value string) string {
 		return fmt.Sprintf(`[{"metric":{%q:%q},"value":[1,%q]}]`, label, name, value)
 	}

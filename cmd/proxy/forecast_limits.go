@@ -16,8 +16,8 @@ func (f *limitFlags) register(flags *pflag.FlagSet) {
 		parse       func(string) (float64, error)
 	}{
 		{
-			"max-load", "exit with status 1 if an endpoint expects more than this many `TIMES` the mean, such as 1.5 or 150%; with what-ifs, " +
-				"the mean before them", &f.limits.MaxLoad, forecast.ParseLoad,
+			"max-load", "exit with status 1 if the expected load of an endpoint exceeds this many `TIMES` the mean load, such as 1.5 or 150%; " +
+				"with hypothetical changes (--scale, ...), relative to the mean before the changes", &f.limits.MaxLoad, forecast.ParseLoad,
 		},
 		{
 			"min-in-zone", "exit with status 1 if less than this `SHARE` of a Service's connections stays in the zone, such as 0.8 or 80%",

@@ -40,7 +40,7 @@ func forecastOf(t *testing.T, folder string, args ...string) (report forecast.Re
 	return report
 }
 
-// beforeAndAfter is the JSON output of forecast with what-ifs.
+// beforeAndAfter is the JSON output of forecast with hypothetical changes.
 type beforeAndAfter struct{ Before, After forecast.Report }
 
 // readForecast decodes the JSON output of forecast into a value of the type that the arguments determine.
@@ -74,7 +74,7 @@ func TestForecastReportsClientsWithoutAlternatives(t *testing.T) {
 	} {
 		text += strings.NewReplacer("NAME", name, "KEYS", words[0], "SPEC", words[1], "PODS", words[2]).Replace(service)
 	}
-	folder := writeState(t, text)
+	folder := writeManifests(t, text)
 	var compared beforeAndAfter
 	readForecast(t, &compared, folder, "--evacuate", "za")
 	want := []forecast.OnlyEvacuated{
@@ -111,8 +111,8 @@ shop/outside  0 %          -             a
 	}
 }
 
-// TestForecastEqualsSharesComputedByHand: the in-zone shares and the loads of the busiest endpoints equal those computed
-// by hand.
+// TestForecastEqualsSharesComputedByHand: the in-zone shares and the loads of the busiest endpoints equal those
+// computed by hand.
 func TestForecastEqualsSharesComputedByHand(t *testing.T) {
 	type cell struct{ near, busiest float64 }
 	want := map[string]map[string]cell{
@@ -149,9 +149,9 @@ func TestForecastChecksLimitsInAPipeline(t *testing.T) {
 		"limits are kept": {"--max-load 3 --min-in-zone 0.3", 0, `^$`},
 		"a load": {
 			"--max-load 1.5", 1,
-			`^proxy: shop/cart: 10.244.0.17:8080 expects 2.67 times the mean, and --max-load is 1.5\nproxy: shop/mail: .*\n$`,
+			`^proxy: shop/cart: the expected load of 10.244.0.17:8080 is 2.67 times the mean, and --max-load is 1.5\nproxy: shop/mail: .*\n$`,
 		},
-		"a load in percent": {"--max-load 150% shop/cart", 1, `^proxy: shop/cart: .* expects 2.67 times the mean, and --max-load is 1.5\n$`},
+		"a load in percent": {"--max-load 150% shop/cart", 1, `^proxy: shop/cart: the expected load .* is 2.67 times the mean, and --max-load is 1.5\n$`},
 		"a share in percent": {
 			"--min-in-zone 80% shop/api", 1, `^proxy: shop/api: 33 % of its connections stay in the zone, and --min-in-zone is 0.8\n$`,
 		},
@@ -166,7 +166,7 @@ func TestForecastChecksLimitsInAPipeline(t *testing.T) {
 		"the refused share is within the limit":   {"--max-refused 34%", 0, `^$`},
 		"no connection is refused after a change": {"--max-refused 0 --scale shop/login=zone-c:1", 0, `^$`},
 		"a load relative to that before": {"--max-load 1.4 shop/web --evacuate zone-b", 1,
-			`^proxy: shop/web: .* expects 1.50 times the mean`},
+			`^proxy: shop/web: the expected load of .* is 1.50 times the mean`},
 		"a refused share of more than 100 %": {"--max-refused 101%", 2,
 			`for "--max-refused" flag: must be from 0 to 1, or from 0% to 100%\n`},
 		"a negative refused share":             {"--max-refused -1%", 2, `for "--max-refused" flag: must be from 0 to 1`},
@@ -237,7 +237,7 @@ func TestForecastChecksLimitsInAPipeline(t *testing.T) {
 }
 
 func TestForecastWarnsOfUnreadableObjects(t *testing.T) {
-	folder := writeState(t, `apiVersion: v1
+	folder := writeManifests(t, `apiVersion: v1
 kind: List
 items:
 - apiVersion: v1
@@ -319,7 +319,7 @@ func TestExplainWhySuggestsChanges(t *testing.T) {
 }
 
 func TestExplainWhyFindsPodsByName(t *testing.T) {
-	folder := writeState(t, `apiVersion: v1
+	folder := writeManifests(t, `apiVersion: v1
 kind: List
 items:
 - apiVersion: v1

@@ -19,8 +19,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// externalIPState is a Service with two external IPs, which any user who may write Services can set.
-var externalIPState = strings.Replace(dnsState, "    clusterIP: 10.96.0.53\n",
+// externalIPManifests has a Service with two external IPs, which any user who may write Services can set.
+var externalIPManifests = strings.Replace(dnsManifests, "    clusterIP: 10.96.0.53\n",
 	"    externalIPs: [203.0.113.10, 203.0.113.11]\n    clusterIP: 10.96.0.53\n", 1)
 
 const (
@@ -32,7 +32,7 @@ const (
 // TestExternalIPsAreNotServedWithTheGateOff: the gate can be set in the file and by a flag, and every command that
 // decides which addresses are served obeys it.
 func TestExternalIPsAreNotServedWithTheGateOff(t *testing.T) {
-	folder := writeState(t, externalIPState)
+	folder := writeManifests(t, externalIPManifests)
 	off, on := configFile(t, gateOff), configFile(t, "featureGates: {AllowServiceExternalIPs: true}")
 	for name, test := range map[string]struct {
 		args   string
@@ -72,32 +72,32 @@ func TestTheGateIsOffAfterARestart(t *testing.T) {
 	for _, addr := range []string{"10.244.1.5:5353", "10.244.1.6:5353"} {
 		startUDPEcho(t, namespace, addr)
 	}
-	folder := writeState(t, externalIPState)
-	const dialled = externalIP + ":53"
+	folder := writeManifests(t, externalIPManifests)
+	const externalDNS = externalIP + ":53"
 
 	d := startDaemon(t, namespace, "--manifests", folder)
-	if !d.responds(t, dialled) || d.flowsFrom(t, externalIP) == 0 {
+	if !d.responds(t, externalDNS) || d.flowsFrom(t, externalIP) == 0 {
 		t.Fatal("the external IP is not served by default")
 	}
-	if ended := d.stop(t); ended.status != 0 || strings.Contains(ended.stderr, notServed) {
-		t.Fatalf("%+v", ended)
+	if result := d.stop(t); result.status != 0 || strings.Contains(result.stderr, notServed) {
+		t.Fatalf("%+v", result)
 	}
 	d = startDaemon(t, namespace, "--manifests", folder, "--config", configFile(t, gateOff))
-	if d.responds(t, dialled) || !d.responds(t, dnsService) || strings.Contains(listRules(namespace), externalIP) {
+	if d.responds(t, externalDNS) || !d.responds(t, dnsService) || strings.Contains(listRules(namespace), externalIP) {
 		t.Error("the external IP is served, or the ClusterIP is not")
 	}
 	wait.Until(t, "the flows to the external IP have ended", func() bool { return d.flowsFrom(t, externalIP) == 0 })
-	ended := d.stop(t)
-	if ended.status != 0 || strings.Count(ended.stderr, notServed) != 2 || strings.Contains(ended.stderr, "has no effect here") {
-		t.Errorf("the log lacks a line for each external IP, or has one about a setting without effect: %+v", ended)
+	result := d.stop(t)
+	if result.status != 0 || strings.Count(result.stderr, notServed) != 2 || strings.Contains(result.stderr, "has no effect here") {
+		t.Errorf("the log lacks a line for each external IP, or has one about a setting without effect: %+v", result)
 	}
 }
 
 // flowsFrom counts the UDP flows that were sent to an address and translated to an endpoint.
-func (d *daemonUnderTest) flowsFrom(t *testing.T, dialled string) int {
+func (d *daemonUnderTest) flowsFrom(t *testing.T, origDst string) int {
 	t.Helper()
 	return d.countFlows(t, unix.IPPROTO_UDP, func(flow *netlink.ConntrackFlow) bool {
-		return flow.Forward.DstIP.String() == dialled && flow.Reverse.SrcIP.String() != dialled
+		return flow.Forward.DstIP.String() == origDst && flow.Reverse.SrcIP.String() != origDst
 	})
 }
 
@@ -122,14 +122,15 @@ func TestGatesDisablePages(t *testing.T) {
 	if exit != 0 || !node.InSync || node.Proxy == nil {
 		t.Errorf("without /flagz: exit status %d, %+v", exit, node)
 	}
-	if ended := d.stop(t); ended.status != 0 {
-		t.Errorf("%+v", ended)
+	if result := d.stop(t); result.status != 0 {
+		t.Errorf("%+v", result)
 	}
 }
 
-// TestTheBindAddressIsThePrimaryOne: node ports are served on it instead of the Node's address of the same family.
+// TestTheBindAddressIsThePrimaryOne: node ports are served on --bind-address instead of the Node's address of the same
+// family.
 func TestTheBindAddressIsThePrimaryOne(t *testing.T) {
-	folder := writeState(t, dnsState+"  status: {addresses: [{type: InternalIP, address: 192.0.2.1}]}\n")
+	folder := writeManifests(t, dnsManifests+"  status: {addresses: [{type: InternalIP, address: 192.0.2.1}]}\n")
 	for name, test := range map[string]struct{ args, want string }{
 		"by default the Node's address":        {"", "192.0.2.1"},
 		"by a flag":                            {"--bind-address 192.0.2.2", "192.0.2.2"},
@@ -164,7 +165,7 @@ func TestDisabledServerIsRejected(t *testing.T) {
 	}
 }
 
-// TestUnknownGateIsRejected: in a file and on the command line, because the gate may be intended to disable something.
+// TestUnknownGateIsRejected covers the file and the command line. The gate may be intended to disable something.
 func TestUnknownGateIsRejected(t *testing.T) {
 	const reason = `"AllowServiceExternalIP" is not a feature gate of Kubernetes 1.30 to 1.37; did you mean AllowServiceExternalIPs?`
 	path := filepath.Join(t.TempDir(), "x")

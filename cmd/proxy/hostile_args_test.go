@@ -12,7 +12,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/hostile"
 )
 
-// TestNoFlagAndNoArgumentReachesTheTerminalAsItIs: for each command.
+// TestNoFlagAndNoArgumentReachesTheTerminalAsItIs covers each command.
 func TestNoFlagAndNoArgumentReachesTheTerminalAsItIs(t *testing.T) {
 	manifests, err := filepath.Abs(stateFolder)
 	mustSucceed(t, err)
@@ -45,7 +45,7 @@ func TestNoFlagAndNoArgumentReachesTheTerminalAsItIs(t *testing.T) {
 	}
 }
 
-// TestFilesAreEscaped: the names of files, and contents that are not an object.
+// TestFilesAreEscaped covers the names of files, and contents that are not an object.
 func TestFilesAreEscaped(t *testing.T) {
 	nodes, err := os.ReadFile("testdata/objects.yaml")
 	mustSucceed(t, err)
@@ -77,7 +77,7 @@ func TestFilesAreEscaped(t *testing.T) {
 	}
 }
 
-// TestDemandFilesAreEscaped: names of nodes and zones, Prometheus' response, and the file's own name.
+// TestDemandFilesAreEscaped covers the names of nodes and zones, Prometheus' response, and the file's own name.
 func TestDemandFilesAreEscaped(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "demand"+hostile.Text)
 	check := func(what string, text []byte) {

@@ -22,8 +22,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// TestObjectTextsAreEscapedInTheLog: also in the output of `proxy status` for that daemon. There is one file for each
-// text field of each object, with a hostile text in that field.
+// TestObjectTextsAreEscapedInTheLog also covers the output of `proxy status` for that daemon. There is one file for
+// each text field of each object, with a hostile text in that field.
 func TestObjectTextsAreEscapedInTheLog(t *testing.T) {
 	text, err := os.ReadFile("testdata/objects.yaml")
 	mustSucceed(t, err)
@@ -47,14 +47,15 @@ func TestObjectTextsAreEscapedInTheLog(t *testing.T) {
 		if found := hostile.Found(got.stdout + got.stderr); found != "" {
 			t.Errorf("the output of status: %s", found)
 		}
-		ended := d.stop(t)
-		if found := hostile.Found(ended.stderr); found != "" || !strings.Contains(ended.stderr, hostile.Line) {
+		result := d.stop(t)
+		if found := hostile.Found(result.stderr); found != "" || !strings.Contains(result.stderr, hostile.Line) {
 			t.Errorf("the log in the format %s has control characters, or no hostile text: %s", format, found)
 		}
 	}
 }
 
-// TestNoEscapeSequenceOfTheProxysPagesReachesTheTerminal: of 'status'. Another program may listen on the proxy's port.
+// TestNoEscapeSequenceOfTheProxysPagesReachesTheTerminal covers 'status': another program may listen on the proxy's
+// port.
 func TestNoEscapeSequenceOfTheProxysPagesReachesTheTerminal(t *testing.T) {
 	namespace, folder := netns.New(t), manifestsCopy(t)
 	summary, err := json.Marshal(status.Summary{

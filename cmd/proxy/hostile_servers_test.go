@@ -17,8 +17,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/hostile"
 )
 
-// startAPIServer is an API server with Nodes, each of which runs a proxy. livez serves the pods' responses through its proxy
-// subresource.
+// startAPIServer is an API server with Nodes, each of which runs a proxy. livez serves the pods' responses through its
+// proxy subresource.
 func startAPIServer(t *testing.T, nodes []string, livez http.HandlerFunc) (kubeconfig string) {
 	t.Helper()
 	list := func(kind, items string) http.HandlerFunc {
@@ -60,7 +60,7 @@ const livezPage = `{"healthy":false,"status":{"IPv4":{"lastUpdated":"2026-03-01T
 "pendingSince":"2026-03-01T12:00:00Z","lastError":"netlink","refusedTotal":3,
 "interruptions":[{"resource":"services","since":"2026-03-01T12:00:00Z","reason":"connection refused"}]}`
 
-// TestNoEscapeSequenceOfAPodsResponseReachesTheTerminal: whether the response is a page, an error, or something else.
+// TestNoEscapeSequenceOfAPodsResponseReachesTheTerminal covers a page, an error, and other responses.
 func TestNoEscapeSequenceOfAPodsResponseReachesTheTerminal(t *testing.T) {
 	status, response, printed := http.StatusOK, "", 0
 	kubeconfig := startAPIServer(t, []string{"node-a", "node-b" + hostile.Text}, func(w http.ResponseWriter, _ *http.Request) {
@@ -108,7 +108,7 @@ func TestStatusOfAllNodesFailsWithInvalidObjects(t *testing.T) {
 	}
 }
 
-// TestAPodsResponseIsBounded: in size, time and redirects, because any program may respond instead of the proxy.
+// TestAPodsResponseIsBounded covers size, time and redirects: any program may respond instead of the proxy.
 func TestAPodsResponseIsBounded(t *testing.T) {
 	var redirected atomic.Int64
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { redirected.Add(1) }))
@@ -166,7 +166,7 @@ func TestAPodsResponseIsBounded(t *testing.T) {
 	}
 }
 
-// TestNoEscapeSequenceOfAnAPIServerReachesTheTerminal: errors of lists, warnings, and a server that is not an API
+// TestNoEscapeSequenceOfAnAPIServerReachesTheTerminal covers errors of lists, warnings, and a server that is not an API
 // server.
 func TestNoEscapeSequenceOfAnAPIServerReachesTheTerminal(t *testing.T) {
 	status, response := http.StatusForbidden, ""
@@ -194,7 +194,7 @@ func TestNoEscapeSequenceOfAnAPIServerReachesTheTerminal(t *testing.T) {
 	}
 }
 
-// TestNoEscapeSequenceOfTheLocalProxyReachesTheTerminal: of 'explain', which requests the kernel rejections of the
+// TestNoEscapeSequenceOfTheLocalProxyReachesTheTerminal covers 'explain', which requests the kernel rejections of the
 // local proxy. Another program may listen on the proxy's port.
 func TestNoEscapeSequenceOfTheLocalProxyReachesTheTerminal(t *testing.T) {
 	response, printed := "", 0

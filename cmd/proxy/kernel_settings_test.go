@@ -40,7 +40,7 @@ func TestKernelSettingsAreHeld(t *testing.T) {
 	}
 	set(forwarding, "1")
 	wait.Until(t, "the metric after forwarding was enabled again", func() bool { return hasUnmetValue("0") })
-	ended := daemon.stop(t)
+	result := daemon.stop(t)
 	const (
 		restored = `msg="another program changed a kernel setting; restored it" sysctl=net.netfilter.nf_conntrack_udp_timeout value=5 ` +
 			`desired=77`
@@ -49,8 +49,8 @@ func TestKernelSettingsAreHeld(t *testing.T) {
 		forwardingOn = `msg="a kernel setting has its desired value again" sysctl=net.ipv4.ip_forward`
 	)
 	for line, want := range map[string]int{restored: 1, forwardingOff: 2, forwardingOn: 2} {
-		if got := strings.Count(ended.stderr, line); got != want { // forwarding is off in a new namespace
-			t.Errorf("the log has this line %d times, want %d: %s\n%s", got, want, line, ended.stderr)
+		if got := strings.Count(result.stderr, line); got != want { // forwarding is off in a new namespace
+			t.Errorf("the log has this line %d times, want %d: %s\n%s", got, want, line, result.stderr)
 		}
 	}
 }

@@ -20,9 +20,9 @@ import (
 // loadTestMetrics is the metrics address of the flooded proxy.
 const loadTestMetrics = "127.0.0.1:10549"
 
-// TestConnectionLimitOnLoopback: clients that never close use half of a real proxy's connection limit, and the proxy keeps
-// enough file descriptors. No connection is logged: neither forwarded ones, nor those over the limit, nor those to
-// unreachable endpoints.
+// TestConnectionLimitOnLoopback: clients that never close use half of a real proxy's connection limit, and the proxy
+// keeps enough file descriptors. No connection is logged: neither forwarded ones, nor those over the limit, nor those
+// to unreachable endpoints.
 func TestConnectionLimitOnLoopback(t *testing.T) {
 	namespace := netns.New(t)
 	for _, address := range []string{"10.244.1.5/32", "fd00:244::5/128"} {
@@ -31,7 +31,7 @@ func TestConnectionLimitOnLoopback(t *testing.T) {
 	startTCPEcho(t, namespace, "10.244.1.5:8080") // there is no server over IPv6
 	d := startDaemon(t, namespace, splitArgs("--own-tables never --nodeport-addresses primary,localhost --metrics-bind-address "+
 		loadTestMetrics+
-		" --feature-gates KubeProxyNFTablesLocalhostNodePorts=true --manifests "+writeState(t, loopbackState))...)
+		" --feature-gates KubeProxyNFTablesLocalhostNodePorts=true --manifests "+writeManifests(t, loopbackManifests))...)
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		t.Fatal(err)
@@ -68,9 +68,9 @@ func TestConnectionLimitOnLoopback(t *testing.T) {
 	}
 	wait.Until(t, "new connections are within the limit", func() bool { d.expectClosed(t, ipv6); return d.countOutcomes(t).unreachable >= 10 })
 	d.expectEcho(t, d.dialTCP(t, ipv4))
-	ended := d.stop(t)
-	if lines := strings.Count(ended.stderr, "\n"); ended.status != 0 || lines > 20 || strings.Contains(ended.stderr, "30080") {
-		t.Errorf("status, or %d log lines, some of them about connections: %+v", lines, ended)
+	result := d.stop(t)
+	if lines := strings.Count(result.stderr, "\n"); result.status != 0 || lines > 20 || strings.Contains(result.stderr, "30080") {
+		t.Errorf("status, or %d log lines, some of them about connections: %+v", lines, result)
 	}
 }
 

@@ -21,20 +21,20 @@ import (
 func TestNodePortsOnLoopbackReachTheEndpointsOfAllNodes(t *testing.T) {
 	namespace, other := netns.New(t), netns.New(t)
 	joinNodes(t, namespace, other)
-	for _, family := range []struct{ title, here, there, loopback, sees, by string }{
+	for _, family := range []struct{ title, localPod, remotePod, loopback, clientAddr, gateway string }{
 		{"IPv4", "10.244.1.5", "10.244.2.5", "127.0.0.1", "192.0.2.1", "192.0.2.2"},
 		{"IPv6", "fd00:244::5", "fd00:244:2::5", "::1", "2001:db8::1", "2001:db8::2"},
 	} {
-		namespace.Exec("ip", "addr", "add", family.here, "dev", "lo", "nodad")
-		other.Exec("ip", "addr", "add", family.there, "dev", "lo", "nodad")
-		namespace.Exec("ip", "route", "add", family.there, "via", family.by)
-		startAddressServer(t, namespace, family.here)
-		startAddressServer(t, other, family.there)
-		state := strings.ReplaceAll(loopbackState, fmt.Sprintf("[{addresses: [%s], nodeName: node-a, conditions: {ready: true}}]",
-			quotedIPv6(family.here)), fmt.Sprintf("\n  - {addresses: [%q], nodeName: node-a, conditions: {ready: true}}"+
-			"\n  - {addresses: [%q], nodeName: node-b, conditions: {ready: true}}", family.here, family.there))
+		namespace.Exec("ip", "addr", "add", family.localPod, "dev", "lo", "nodad")
+		other.Exec("ip", "addr", "add", family.remotePod, "dev", "lo", "nodad")
+		namespace.Exec("ip", "route", "add", family.remotePod, "via", family.gateway)
+		startAddressServer(t, namespace, family.localPod)
+		startAddressServer(t, other, family.remotePod)
+		state := strings.ReplaceAll(loopbackManifests, fmt.Sprintf("[{addresses: [%s], nodeName: node-a, conditions: {ready: true}}]",
+			quotedIPv6(family.localPod)), fmt.Sprintf("\n  - {addresses: [%q], nodeName: node-a, conditions: {ready: true}}"+
+			"\n  - {addresses: [%q], nodeName: node-b, conditions: {ready: true}}", family.localPod, family.remotePod))
 		local := strings.Replace(state, "type: NodePort", "type: NodePort\n    externalTrafficPolicy: Local", 1)
-		near, far := family.here+" sees "+family.here, family.there+" sees "+family.sees
+		near, far := family.localPod+" sees "+family.localPod, family.remotePod+" sees "+family.clientAddr
 		for title, test := range map[string]struct {
 			state string
 			want  map[string]bool
@@ -44,12 +44,12 @@ func TestNodePortsOnLoopbackReachTheEndpointsOfAllNodes(t *testing.T) {
 		} {
 			t.Run(family.title+" "+title, func(t *testing.T) {
 				d := startDaemon(t, namespace, splitArgs("--own-tables never --nodeport-addresses primary,localhost --feature-gates "+
-					"KubeProxyNFTablesLocalhostNodePorts=true --manifests "+writeState(t, test.state))...)
-				dialled := net.JoinHostPort(family.loopback, "30080")
-				wait.Until(t, "the proxy listens", func() bool { return d.listens(dialled) })
+					"KubeProxyNFTablesLocalhostNodePorts=true --manifests "+writeManifests(t, test.state))...)
+				addrPort := net.JoinHostPort(family.loopback, "30080")
+				wait.Until(t, "the proxy listens", func() bool { return d.listens(addrPort) })
 				answers := map[string]bool{}
 				for range 40 {
-					text, err := io.ReadAll(d.dialTCP(t, dialled))
+					text, err := io.ReadAll(d.dialTCP(t, addrPort))
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -64,7 +64,7 @@ func TestNodePortsOnLoopbackReachTheEndpointsOfAllNodes(t *testing.T) {
 	}
 }
 
-// quotedIPv6 formats an address as in loopbackState.
+// quotedIPv6 formats an address as in loopbackManifests.
 func quotedIPv6(addr string) string {
 	if strings.Contains(addr, ":") {
 		return strconv.Quote(addr)
@@ -93,7 +93,7 @@ func joinNodes(t *testing.T, one, other *netns.Namespace) {
 	}
 }
 
-// startAddressServer starts a server at port 8080 of an address. It sends the address and that of the client.
+// startAddressServer starts a server at port 8080 of an address. It sends its own address and the client's.
 func startAddressServer(t *testing.T, namespace *netns.Namespace, addr string) {
 	t.Helper()
 	listener := listenIn(t, namespace, net.JoinHostPort(addr, "8080"))

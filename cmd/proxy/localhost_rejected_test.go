@@ -17,8 +17,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
-// noEndpointState is a Service without endpoints, with a node port of each protocol.
-const noEndpointState = `apiVersion: v1
+// noEndpointManifests has a Service without endpoints, with a node port of each protocol.
+const noEndpointManifests = `apiVersion: v1
 kind: List
 items:
 - apiVersion: v1
@@ -40,12 +40,13 @@ items:
 
 const rejectedMetrics = "127.0.0.1:10549"
 
-// TestWhatLoopbackDoesNotServeIsRefusedAndCounted: as in kube-proxy with the gate, even if another process listens
-// there. The counters survive a restart of the proxy.
+// TestWhatLoopbackDoesNotServeIsRefusedAndCounted: connections are refused as by kube-proxy with the gate, even if
+// another process listens there. The counters survive a restart of the proxy.
 func TestWhatLoopbackDoesNotServeIsRefusedAndCounted(t *testing.T) {
 	namespace := netns.New(t)
 	const gate = "--feature-gates KubeProxyNFTablesLocalhostNodePorts=true"
-	args := splitArgs("--own-tables never --metrics-bind-address " + rejectedMetrics + " --manifests " + writeState(t, noEndpointState))
+	folder := writeManifests(t, noEndpointManifests)
+	args := splitArgs("--own-tables never --metrics-bind-address " + rejectedMetrics + " --manifests " + folder)
 	nodePortListener, otherListener := listenUDP(t, namespace, ":30053"), listenUDP(t, namespace, ":30054")
 	for _, test := range []struct {
 		title, flags string
@@ -92,8 +93,8 @@ func TestWhatLoopbackDoesNotServeIsRefusedAndCounted(t *testing.T) {
 		if got := strings.Contains(namespace.NFT("list", "ruleset"), "localhost-nodeport"); got != test.refused {
 			t.Errorf("%s: the tables have the counters: %t", test.title, got)
 		}
-		if ended := d.stop(t); ended.status != 0 {
-			t.Errorf("%s: %+v", test.title, ended)
+		if result := d.stop(t); result.status != 0 {
+			t.Errorf("%s: %+v", test.title, result)
 		}
 	}
 	// Six datagrams of each family were received while the gate was off.
@@ -105,7 +106,7 @@ func TestWhatLoopbackDoesNotServeIsRefusedAndCounted(t *testing.T) {
 	}
 }
 
-// TestNeighboursAreCountedToo: if the node accepts packets from the network to its loopback addresses.
+// TestNeighboursAreCountedToo covers a node that accepts packets from the network to its loopback addresses.
 func TestNeighboursAreCountedToo(t *testing.T) {
 	namespace, neighbour := netns.New(t), netns.New(t)
 	joinNodes(t, namespace, neighbour)
@@ -115,7 +116,7 @@ func TestNeighboursAreCountedToo(t *testing.T) {
 	neighbour.Exec("ip", "route", "add", "127.0.0.1", "via", "192.0.2.1")
 	nodePortListener, otherListener := listenUDP(t, namespace, ":30053"), listenUDP(t, namespace, ":30054")
 	d := startDaemon(t, namespace, splitArgs("--own-tables never --metrics-bind-address "+rejectedMetrics+" --manifests "+
-		writeState(t, noEndpointState)+
+		writeManifests(t, noEndpointManifests)+
 		" --feature-gates KubeProxyNFTablesLocalhostNodePorts=true")...)
 	for range 5 {
 		isRefused(t, neighbour, "udp", "127.0.0.1:30053")
@@ -131,8 +132,8 @@ func TestNeighboursAreCountedToo(t *testing.T) {
 		t.Errorf("a neighbour's datagrams: %d reached the listener at the node port, and %d the one at another port; want 0 and 5", toPort,
 			toOther)
 	}
-	if ended := d.stop(t); ended.status != 0 {
-		t.Errorf("%+v", ended)
+	if result := d.stop(t); result.status != 0 {
+		t.Errorf("%+v", result)
 	}
 }
 

@@ -14,8 +14,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// loopbackState is a dual-stack Service with a node port, and an endpoint of each family.
-const loopbackState = `apiVersion: v1
+// loopbackManifests has a dual-stack Service with a node port, and an endpoint of each family.
+const loopbackManifests = `apiVersion: v1
 kind: List
 items:
 - apiVersion: v1
@@ -44,9 +44,9 @@ items:
   metadata: {name: node-a}
 `
 
-// TestNodePortsOnLoopback: they are served only if the gate and --nodeport-addresses enable it.
+// TestNodePortsOnLoopback: node ports are served there only if the gate and --nodeport-addresses enable it.
 func TestNodePortsOnLoopback(t *testing.T) {
-	namespace, folder := netns.New(t), writeState(t, loopbackState)
+	namespace, folder := netns.New(t), writeManifests(t, loopbackManifests)
 	for _, address := range []string{"10.244.1.5/32", "fd00:244::5/128"} {
 		namespace.Exec("ip", "addr", "add", address, "dev", "lo", "nodad")
 	}
@@ -63,10 +63,10 @@ func TestNodePortsOnLoopback(t *testing.T) {
 		if d.listens(ipv4) || d.listens(ipv6) {
 			t.Errorf("%s: node ports are served on loopback", title)
 		}
-		ended := d.stop(t)
-		warned := strings.Contains(ended.stderr, "names loopback, which serves node ports only if the feature gate")
-		if ended.status != 0 || warned != (title == "without the gate") {
-			t.Errorf("%s: warned %v: %+v", title, warned, ended)
+		result := d.stop(t)
+		warned := strings.Contains(result.stderr, "names loopback, which serves node ports only if the feature gate")
+		if result.status != 0 || warned != (title == "without the gate") {
+			t.Errorf("%s: warned %v: %+v", title, warned, result)
 		}
 	}
 
@@ -101,12 +101,12 @@ func TestNodePortsOnLoopback(t *testing.T) {
 	if got := metric("vicinity_localhost_nodeport_connections_total", `ip_family="IPv4",result="forwarded"`); got != "25" {
 		t.Errorf("%s connections are counted, want 25", got)
 	}
-	ended := d.stop(t)
+	result := d.stop(t)
 	if _, err := io.Copy(io.Discard, open); err != nil && strings.Contains(err.Error(), "timeout") {
-		t.Error("a connection stays open after the proxy has ended")
+		t.Error("a connection stays open after the proxy has exited")
 	}
-	if lines := strings.Count(ended.stderr, "\n"); ended.status != 0 || lines > 20 || strings.Count(ended.stderr, "30080") != 2 {
-		t.Errorf("%d lines, want one that the port is not served, one that it is, and none for a connection: %+v", lines, ended)
+	if lines := strings.Count(result.stderr, "\n"); result.status != 0 || lines > 20 || strings.Count(result.stderr, "30080") != 2 {
+		t.Errorf("%d lines, want one that the port is not served, one that it is, and none for a connection: %+v", lines, result)
 	}
 }
 

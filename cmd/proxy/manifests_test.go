@@ -15,16 +15,16 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// newerState is checkedService as a newer Kubernetes writes it, with unknown fields.
-var newerState = strings.NewReplacer("spec: {", "spec: {newIn138: {a: b}, ", "endpoints: [{",
+// newerManifests has checkedService as a newer Kubernetes writes it, with unknown fields.
+var newerManifests = strings.NewReplacer("spec: {", "spec: {newIn138: {a: b}, ", "endpoints: [{",
 	"endpoints: [{brandNew: 1, ").Replace(checkedService)
 
 // TestManifestsMayBeAFolderAFileAPipeOrStandardInput: the output is the same; only the name in warnings differs.
 func TestManifestsMayBeAFolderAFileAPipeOrStandardInput(t *testing.T) {
-	folder := writeState(t, newerState)
+	folder := writeManifests(t, newerManifests)
 	file := filepath.Join(folder, "state.yaml")
 	withoutExtension := filepath.Join(t.TempDir(), "state")
-	mustSucceed(t, os.WriteFile(withoutExtension, []byte(newerState), 0o600))
+	mustSucceed(t, os.WriteFile(withoutExtension, []byte(newerManifests), 0o600))
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	mustSucceed(t, unix.Mkfifo(pipe, 0o600))
 	for _, command := range []string{
@@ -37,9 +37,9 @@ func TestManifestsMayBeAFolderAFileAPipeOrStandardInput(t *testing.T) {
 		}
 		for path, name := range map[string]string{file: "state.yaml", withoutExtension: "state", pipe: pipe, "-": "<stdin>"} {
 			if path == pipe {
-				go func() { _ = os.WriteFile(pipe, []byte(newerState), 0o600) }() // the command reports errors
+				go func() { _ = os.WriteFile(pipe, []byte(newerManifests), 0o600) }() // the command reports errors
 			}
-			got := proxyCommandOn(t, strings.NewReader(newerState), append(splitArgs(command), "--manifests", path)...)
+			got := proxyCommandOn(t, strings.NewReader(newerManifests), append(splitArgs(command), "--manifests", path)...)
 			got.stderr = strings.ReplaceAll(got.stderr, "warning: "+name+": ", "warning: state.yaml: ")
 			origin := path
 			if path == "-" {
@@ -55,7 +55,7 @@ func TestManifestsMayBeAFolderAFileAPipeOrStandardInput(t *testing.T) {
 
 // TestAFieldOfManyObjectsIsReportedOnce: a newer cluster may write an unknown field into every object.
 func TestAFieldOfManyObjectsIsReportedOnce(t *testing.T) {
-	got := proxyCommandOn(t, strings.NewReader(newerState), splitArgs("forecast --manifests -")...)
+	got := proxyCommandOn(t, strings.NewReader(newerManifests), splitArgs("forecast --manifests -")...)
 	want := "warning: <stdin>: EndpointSlice shop/api-1: endpoints[0].brandNew: " + manifest.ForeignField + "; it counts as absent; " +
 		"also in 1 more of this kind\n" +
 		"warning: <stdin>: Service shop/api: spec.newIn138: " + manifest.ForeignField + "; it counts as absent; " +
@@ -65,8 +65,8 @@ func TestAFieldOfManyObjectsIsReportedOnce(t *testing.T) {
 	}
 }
 
-// TestStandardInputIsReadOnceAndUpToASize: it may have JSON values, and the daemon rejects it, because it watches its
-// manifests.
+// TestStandardInputIsReadOnceAndUpToASize: standard input may have JSON values, and the daemon rejects it, because the
+// daemon watches its manifests.
 func TestStandardInputIsReadOnceAndUpToASize(t *testing.T) {
 	for name, test := range map[string]struct {
 		command, stdin string
@@ -98,12 +98,12 @@ func TestStandardInputIsReadOnceAndUpToASize(t *testing.T) {
 	}
 }
 
-// TestACheckReadsStandardInput: unlike the daemon, it reads the manifests only once.
+// TestACheckReadsStandardInput: unlike the daemon, the check reads the manifests only once.
 func TestACheckReadsStandardInput(t *testing.T) {
 	var got outcome
 	netns.New(t).Do(func() {
 		args := append(splitArgs("run --check --node node-a --manifests - --config"), configFile(t))
-		got = proxyCommandOn(t, strings.NewReader(nodePortState), args...)
+		got = proxyCommandOn(t, strings.NewReader(nodePortManifests), args...)
 	})
 	if got.status != 0 || !strings.Contains(onOneLine(got.stdout), "Node: node-a names 172.18.0.2") {
 		t.Errorf("%+v", got)
@@ -112,8 +112,8 @@ func TestACheckReadsStandardInput(t *testing.T) {
 
 // TestTheDaemonFollowsAFile: a change of an endpoint takes effect, in a file with fields of a newer Kubernetes.
 func TestTheDaemonFollowsAFile(t *testing.T) {
-	state := strings.Replace(dnsState, "  - {addresses", "  - {brandNew: 1, addresses", 1)
-	namespace, file := netns.New(t), filepath.Join(writeState(t, state), "state.yaml")
+	state := strings.Replace(dnsManifests, "  - {addresses", "  - {brandNew: 1, addresses", 1)
+	namespace, file := netns.New(t), filepath.Join(writeManifests(t, state), "state.yaml")
 	const at = "--metrics-bind-address=127.0.0.1:10549"
 	daemon := startDaemon(t, namespace, "--manifests", file, "--own-tables", "never", at)
 	has := func(endpoint string) bool {

@@ -45,7 +45,7 @@ func TestANamespaceIsChosenAsWithKubectl(t *testing.T) {
 	}
 }
 
-// TestAForecastOfANamespaceNamesIt: so it is not mistaken for a forecast of the whole cluster.
+// TestAForecastOfANamespaceNamesIt: otherwise it could be mistaken for a forecast of the whole cluster.
 func TestAForecastOfANamespaceNamesIt(t *testing.T) {
 	for args, want := range map[string]string{
 		"": "9 Nodes and 2 Services of the namespace ops, ", "-o json": `"namespace": "ops"`,
@@ -58,10 +58,10 @@ func TestAForecastOfANamespaceNamesIt(t *testing.T) {
 	}
 }
 
-// TestRejectedServiceOfAnotherNamespaceIsIgnored: it does not change the exit status, if only another namespace is
-// requested.
+// TestRejectedServiceOfAnotherNamespaceIsIgnored: if only another namespace is requested, the Service does not change
+// the exit status.
 func TestRejectedServiceOfAnotherNamespaceIsIgnored(t *testing.T) {
-	folder := writeState(t, checkedService+`- apiVersion: v1
+	folder := writeManifests(t, checkedService+`- apiVersion: v1
   kind: Service
   metadata: {namespace: ops, name: bad}
   spec: {clusterIP: nonsense, ports: [{port: 80}]}

@@ -26,7 +26,7 @@ table ip kube-proxy {
 }
 `
 
-// TestAnotherServiceProxyIsReported: by a daemon that starts while the other proxy's rules exist, and by 'status',
+// TestAnotherServiceProxyIsReported covers a daemon that starts while the other proxy's rules exist, and 'status',
 // which makes its own check.
 func TestAnotherServiceProxyIsReported(t *testing.T) {
 	const series = `vicinity_other_service_proxies{proxy="kube-proxy-nftables"} `
@@ -75,9 +75,9 @@ func TestAnotherServiceProxyIsReported(t *testing.T) {
 					t.Errorf("after the table was recreated: exit status %d, or the text wrongly has or lacks %q:\n%s", text.status, want, text.stdout)
 				}
 			}
-			ended := d.stop(t)
-			if got := strings.Count(ended.stderr, "another service proxy is on this node"); got != test.exit {
-				t.Errorf("the log reports it %d times:\n%s", got, ended.stderr)
+			result := d.stop(t)
+			if got := strings.Count(result.stderr, "another service proxy is on this node"); got != test.exit {
+				t.Errorf("the log reports it %d times:\n%s", got, result.stderr)
 			}
 		})
 	}

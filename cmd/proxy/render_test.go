@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// nodePortState is a Service with a node port and no endpoint, and two Nodes; only node-a has an address and a podCIDR.
-const nodePortState = `apiVersion: v1
+// nodePortManifests has a Service with a node port and no endpoint, and two Nodes; only node-a has an address and a
+// podCIDR.
+const nodePortManifests = `apiVersion: v1
 kind: List
 items:
 - apiVersion: v1
@@ -34,7 +35,7 @@ items:
   metadata: {name: node-b}
 `
 
-func writeState(t *testing.T, text string) string {
+func writeManifests(t *testing.T, text string) string {
 	t.Helper()
 	folder := t.TempDir()
 	if err := os.WriteFile(filepath.Join(folder, "state.yaml"), []byte(text), 0o600); err != nil {
@@ -49,22 +50,22 @@ func TestRenderWarnsOfUnintendedSettings(t *testing.T) {
 		noPort = "warning: node ports are not served: --nodeport-addresses is primary, and the Node has no address\n"
 		noPods = "warning: pods are not recognized: --detect-local-mode is NodeCIDR, and the Node has no podCIDR\n"
 	)
-	withoutNodePort := strings.Replace(nodePortState, ", nodePort: 30080", "", 1)
+	withoutNodePort := strings.Replace(nodePortManifests, ", nodePort: 30080", "", 1)
 	tests := map[string]struct {
 		state, args string
 		want        string
 	}{
-		"the Node has an address":                            {nodePortState, "--node node-a", ""},
-		"the Node has no address":                            {nodePortState, "--node node-b", noPort},
-		"the Node has no address, and needs none":            {nodePortState, "--node node-b --nodeport-addresses 0.0.0.0/0,::/0", ""},
-		"CIDRs of one family":                                {nodePortState, "--node node-a --nodeport-addresses 172.18.0.0/16", open},
+		"the Node has an address":                            {nodePortManifests, "--node node-a", ""},
+		"the Node has no address":                            {nodePortManifests, "--node node-b", noPort},
+		"the Node has no address, and needs none":            {nodePortManifests, "--node node-b --nodeport-addresses 0.0.0.0/0,::/0", ""},
+		"CIDRs of one family":                                {nodePortManifests, "--node node-a --nodeport-addresses 172.18.0.0/16", open},
 		"no Service has a node port, so there is no warning": {withoutNodePort, "--node node-b", ""},
-		"the Node has a podCIDR":                             {nodePortState, "--node node-a --detect-local-mode NodeCIDR", ""},
+		"the Node has a podCIDR":                             {nodePortManifests, "--node node-a --detect-local-mode NodeCIDR", ""},
 		"the Node has no podCIDR":                            {withoutNodePort, "--node node-b --detect-local-mode NodeCIDR", noPods},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := proxyCommand(t, append(splitArgs("render --manifests "+writeState(t, test.state)), splitArgs(test.args)...)...)
+			got := proxyCommand(t, append(splitArgs("render --manifests "+writeManifests(t, test.state)), splitArgs(test.args)...)...)
 			if got.status != 0 || got.stderr != test.want {
 				t.Errorf("exit status %d, stderr %q; want 0 and %q", got.status, got.stderr, test.want)
 			}
@@ -73,7 +74,7 @@ func TestRenderWarnsOfUnintendedSettings(t *testing.T) {
 }
 
 func TestRenderTakesTheNodesAddressesFromItsObject(t *testing.T) {
-	folder := writeState(t, nodePortState)
+	folder := writeManifests(t, nodePortManifests)
 	for node, want := range map[string]bool{"node-a": true, "node-b": false} {
 		got := proxyCommand(t, splitArgs("render --manifests "+folder+" --node "+node)...)
 		if got.status != 0 || strings.Contains(got.stdout, "172.18.0.2") != want {
@@ -84,7 +85,7 @@ func TestRenderTakesTheNodesAddressesFromItsObject(t *testing.T) {
 }
 
 func TestExplainShowsNodePortsWithoutTheNodesAddresses(t *testing.T) {
-	got := proxyCommand(t, splitArgs("explain --node node-a --manifests "+writeState(t, nodePortState))...)
+	got := proxyCommand(t, splitArgs("explain --node node-a --manifests "+writeManifests(t, nodePortManifests))...)
 	if got.status != 0 || !strings.Contains(got.stdout, "  external   *:30080  NodePort\n") {
 		t.Errorf("exit status %d; the node port is missing:\n%s", got.status, got.stdout)
 	}

@@ -49,7 +49,7 @@ func nodeFolder(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	mustSucceed(t, os.WriteFile(filepath.Join(dir, "node.yaml"), []byte(nodeText), 0o600))
-	text := strings.Replace(nodePortState[:strings.Index(nodePortState, "- apiVersion: v1\n  kind: Node")], "NodePort", "ClusterIP", 1)
+	text := strings.Replace(nodePortManifests[:strings.Index(nodePortManifests, "- apiVersion: v1\n  kind: Node")], "NodePort", "ClusterIP", 1)
 	mustSucceed(t, os.WriteFile(filepath.Join(dir, "service.yaml"), []byte(strings.Replace(text, ", nodePort: 30080", "", 1)), 0o600))
 	return dir
 }
@@ -167,11 +167,11 @@ func TestCheckHasTheExitStatusOfTheProxy(t *testing.T) {
 			[]string{"--config", file("clusterCDIR: 10.0.0.0/8")}, 2, "clusterCDIR: - refused: unknown field", "",
 		},
 		"no Service": {
-			[]string{"--config", file(), "--manifests", writeState(t, nodeText)}, 2, "Node: node-a names 192.0.2.1",
+			[]string{"--config", file(), "--manifests", writeManifests(t, nodeText)}, 2, "Node: node-a names 192.0.2.1",
 			"prints Services; found: Node (1)",
 		},
 		"an invalid Service": {
-			[]string{"--config", file(), "--manifests", writeState(t, strings.Replace(nodePortState, "10.96.0.10", "nonsense", 1))}, 2,
+			[]string{"--config", file(), "--manifests", writeManifests(t, strings.Replace(nodePortManifests, "10.96.0.10", "nonsense", 1))}, 2,
 			"The proxy would start with this file on this node.", "warning: state.yaml: Service shop/web: spec.clusterIPs[0]: ",
 		},
 		"a file of other kinds": {[]string{"--config", file("---", "a: b")}, 2, `refused: line 4: apiVersion "" and kind "" are not`, ""},

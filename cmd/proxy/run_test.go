@@ -45,9 +45,9 @@ func TestRunProgramsTheKernelAndKeepsTheRules(t *testing.T) {
 		}
 	}
 
-	ended := d.stop(t)
-	if ended.status != 0 || !strings.Contains(ended.stderr, "the rules stay in the kernel") {
-		t.Errorf("the daemon ended with %+v, want status 0 and a message about the rules", ended)
+	result := d.stop(t)
+	if result.status != 0 || !strings.Contains(result.stderr, "the rules stay in the kernel") {
+		t.Errorf("the daemon exited with %+v, want status 0 and a message about the rules", result)
 	}
 	if got := listRules(namespace); !strings.Contains(got, webElement) {
 		t.Errorf("the rules were removed with the daemon:\n%s", got)

@@ -89,7 +89,7 @@ func TestExplainKeepsNoNodeInMemory(t *testing.T) {
 	for i := range nodes {
 		fmt.Fprintf(&text, "- {apiVersion: v1, kind: Node, metadata: {name: node-%d, labels: {kubernetes.io/hostname: node-%d}}}\n", i, i)
 	}
-	folder := writeState(t, text.String())
+	folder := writeManifests(t, text.String())
 	for _, format := range []string{"text", "json"} {
 		var stdout heapWriter
 		before := heap()
@@ -152,10 +152,10 @@ func TestARejectedObjectIsAWarningAndAnExitStatus(t *testing.T) {
 	}
 }
 
-// TestUnknownNodeIsAnError: but only a warning, if the manifests have no Nodes.
+// TestUnknownNodeIsAnError: it is only a warning if the manifests have no Nodes.
 func TestUnknownNodeIsAnError(t *testing.T) {
-	folder := writeState(t, nodePortState)
-	withoutNodes := writeState(t, nodePortState[:strings.Index(nodePortState, "- apiVersion: v1\n  kind: Node")])
+	folder := writeManifests(t, nodePortManifests)
+	withoutNodes := writeManifests(t, nodePortManifests[:strings.Index(nodePortManifests, "- apiVersion: v1\n  kind: Node")])
 	for _, command := range []string{"explain", "render", "explain shop/web --why 10.9.9.9"} {
 		for _, test := range []struct {
 			node, folder, want string
@@ -219,7 +219,7 @@ func TestAnEmptyFolderIsExplainedAsNothing(t *testing.T) {
 
 // TestUnservedServiceIsExplained: the message has the reason, and what serves the Service instead.
 func TestUnservedServiceIsExplained(t *testing.T) {
-	folder := writeState(t, nodePortState+`- apiVersion: v1
+	folder := writeManifests(t, nodePortManifests+`- apiVersion: v1
   kind: Service
   metadata: {name: others, namespace: shop, labels: {service.kubernetes.io/service-proxy-name: cilium}}
   spec: {clusterIP: 10.96.0.11, ports: [{port: 80}]}
@@ -279,7 +279,7 @@ func TestTheNodeIsTheHostUnlessOneIsGiven(t *testing.T) {
 		t.Fatal(err)
 	}
 	host = strings.ToLower(host)
-	folder := writeState(t, strings.ReplaceAll(nodePortState, "name: node-a", "name: "+host))
+	folder := writeManifests(t, strings.ReplaceAll(nodePortManifests, "name: node-a", "name: "+host))
 	got := proxyCommand(t, splitArgs("explain --manifests "+folder)...)
 	if !strings.Contains(got.stdout, "on "+host+"\n") {
 		t.Errorf("the output does not name the host %q:\n%s%s", host, got.stdout, got.stderr)

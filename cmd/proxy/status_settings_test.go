@@ -18,9 +18,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// settingsState is a state in which every setting that changes a decision changes the tables of node-a. A proxy with a
-// name serves one Service, and one without a name serves another.
-const settingsState = `apiVersion: v1
+// settingsManifests has objects with which every setting that changes a decision changes the tables of node-a. A proxy
+// with a name serves one Service, and one without a name serves another.
+const settingsManifests = `apiVersion: v1
 kind: List
 items:
 - {apiVersion: v1, kind: Node, metadata: {name: node-a, labels: {topology.kubernetes.io/zone: zone-a}}, spec: {podCIDRs: [10.244.1.0/24]},
@@ -59,9 +59,9 @@ items:
   spec: {renewTime: "2026-11-27T08:00:00.000000Z"}
 `
 
-// decisiveFlags are flags that change the tables of settingsState, or the number of Services that DNS serves: for each, a
-// command line of the daemon, and one for 'status' that makes it report differences.
-var decisiveFlags = map[string]struct{ told, against string }{
+// decisiveFlags are flags that change the tables of settingsManifests, or the number of Services that DNS serves: for
+// each, a command line of the daemon, and one for 'status' that makes it report differences.
+var decisiveFlags = map[string]struct{ reported, against string }{
 	"bind-address": {"--bind-address 192.0.2.9", "--bind-address 192.0.2.1"},
 	"cluster-cidr": {"--cluster-cidr 10.244.0.0/16", "--cluster-cidr 10.245.0.0/16"},
 	"config":       {"--masquerade-all", "--config nothing.conf"},
@@ -127,7 +127,7 @@ func TestStatusShowsTheDaemonsSettings(t *testing.T) {
 		}
 	}
 	for name, test := range decisiveFlags {
-		t.Run(name, func(t *testing.T) { expectReported(t, test.told, test.against) })
+		t.Run(name, func(t *testing.T) { expectReported(t, test.reported, test.against) })
 	}
 	t.Run("all others", func(t *testing.T) { expectReported(t, strings.Join(all, " "), "") })
 }
@@ -157,7 +157,7 @@ func expectReported(t *testing.T, given, differing string) {
 	namespace.Exec("ip", "addr", "add", "192.0.2.9/32", "dev", "lo")
 	file := filepath.Join(folder, "config.conf")
 	const at = "--metrics-bind-address=127.0.0.1:10549"
-	line := append(splitArgs(at+" --own-tables never --manifests "+writeState(t, settingsState)), splitArgs(given)...)
+	line := append(splitArgs(at+" --own-tables never --manifests "+writeManifests(t, settingsManifests)), splitArgs(given)...)
 	if got := proxyCommand(t, append([]string{"run", "--node", "node-a", "--write-config-to", file}, line...)...); got.status != 0 {
 		t.Fatalf("%+v", got)
 	}
@@ -212,7 +212,7 @@ func expectExplained(t *testing.T, namespace *netns.Namespace, at string, line [
 
 // TestExplainIgnoresAProxyOfAnotherCluster: other manifests have their own settings.
 func TestExplainIgnoresAProxyOfAnotherCluster(t *testing.T) {
-	namespace, folder, other := netns.New(t), writeState(t, settingsState), writeState(t, settingsState)
+	namespace, folder, other := netns.New(t), writeManifests(t, settingsManifests), writeManifests(t, settingsManifests)
 	const at = "--metrics-bind-address=127.0.0.1:10549"
 	daemon := startDaemon(t, namespace, at, "--own-tables", "never", "--default-max-load", "120%", "--manifests", folder)
 	defer func() { daemon.stop(t) }()
@@ -256,12 +256,12 @@ func TestCredentialsOfThePodAreNamed(t *testing.T) {
 	}
 }
 
-// TestDefaultAddressesAreThoseOfTheManifests: in place of kube-proxy or next to it, and of either family.
+// TestDefaultAddressesAreThoseOfTheManifests covers the proxy in place of kube-proxy and next to it, in both families.
 func TestDefaultAddressesAreThoseOfTheManifests(t *testing.T) {
 	for _, address := range []string{"127.0.0.1:10249", "0.0.0.0:10249", "[::1]:10249", "127.0.0.1:10349", "127.0.0.1:10549"} {
 		namespace := netns.New(t)
 		daemon := startDaemon(t, namespace, "--metrics-bind-address", address, "--own-tables", "never", "--manifests",
-			writeState(t, settingsState))
+			writeManifests(t, settingsManifests))
 		got := statusIn(t, namespace)
 		if isFound := got.status == 0; isFound != !strings.HasSuffix(address, ":10549") {
 			t.Errorf("%s: %+v", address, got)

@@ -59,8 +59,8 @@ func TestStatusComparesTheKernelWithWhatItShouldHold(t *testing.T) {
 		t.Errorf("after a repair: exit status %d, %+v", exit, node.Kernel)
 	}
 
-	if ended := daemon.stop(t); ended.status != 0 && ended.status != -1 {
-		t.Fatalf("%+v", ended)
+	if result := daemon.stop(t); result.status != 0 && result.status != -1 {
+		t.Fatalf("%+v", result)
 	}
 	got := statusIn(t, namespace, at)
 	if got.status != 1 || !strings.Contains(got.stderr, "no Vicinity proxy answers at 127.0.0.1:10549: ") {
@@ -96,11 +96,11 @@ func TestStatusCountsTheSameOnBothSides(t *testing.T) {
     {kubernetes.io/service-name: NAME, service.kubernetes.io/headless: ""}}, addressType: IPv4, ports: [{port: 80}],
     endpoints: [{addresses: [10.244.0.1], nodeName: node-a, conditions: {ready: READY}}]}
 `
-	state := nodePortState
+	state := nodePortManifests
 	for name, words := range map[string][2]string{"db": {"*", "true"}, "starting": {"*", "false"}, "plain": {"", "true"}} {
 		state += strings.NewReplacer("NAME", name, "KEYS", words[0], "READY", words[1]).Replace(headless)
 	}
-	namespace, folder := netns.New(t), writeState(t, state)
+	namespace, folder := netns.New(t), writeManifests(t, state)
 	const at = "--metrics-bind-address=127.0.0.1:10549"
 	daemon := startDaemon(t, namespace, "--manifests", folder, "--own-tables", "never", "--dns-bind-address", "127.0.0.1:10553", at)
 	defer func() { daemon.stop(t) }()
@@ -118,11 +118,11 @@ func TestStatusCountsTheSameOnBothSides(t *testing.T) {
 // TestStatusOfNothingIsNotSuccess: a folder that is empty by mistake would match an empty kernel.
 func TestStatusOfNothingIsNotSuccess(t *testing.T) {
 	const at = "--metrics-bind-address=127.0.0.1:10549"
-	beta := strings.Replace(nodePortState, "discovery.k8s.io/v1", "discovery.k8s.io/v1beta1", 1)
-	for first, want := range map[string]string{nodePortState: "there is no Service in ", beta: "there is no EndpointSlice in "} {
-		namespace, folder := netns.New(t), writeState(t, first)
+	beta := strings.Replace(nodePortManifests, "discovery.k8s.io/v1", "discovery.k8s.io/v1beta1", 1)
+	for first, want := range map[string]string{nodePortManifests: "there is no Service in ", beta: "there is no EndpointSlice in "} {
+		namespace, folder := netns.New(t), writeManifests(t, first)
 		daemon := startDaemon(t, namespace, "--manifests", folder, "--own-tables", "never", at)
-		if first == nodePortState {
+		if first == nodePortManifests {
 			mustSucceed(t, os.Remove(filepath.Join(folder, "state.yaml")))
 		}
 		wait.Until(t, want, func() bool {

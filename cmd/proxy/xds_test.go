@@ -119,8 +119,8 @@ func (d *daemonUnderTest) forEachRow(t *testing.T, table string, take func(field
 	}
 }
 
-// TestStatusShowsXDSClients: how many names the clients subscribe to, rejected requests, and addresses without
-// a listener, with the reason.
+// TestStatusShowsXDSClients checks that status shows how many names the clients subscribe to, rejected requests, and
+// addresses without a listener, with the reason.
 func TestStatusShowsXDSClients(t *testing.T) {
 	namespace, folder := netns.New(t), goodManifests(t)
 	socket := filepath.Join(t.TempDir(), "xds.sock")

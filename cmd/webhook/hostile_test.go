@@ -11,8 +11,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/hostile"
 )
 
-// TestCheckedFilesAreEscaped: each text of objects that violate rules, the texts of the configuration, and the names of
-// files.
+// TestCheckedFilesAreEscaped covers each text of objects that violate rules, the texts of the configuration, and the
+// names of files.
 func TestCheckedFilesAreEscaped(t *testing.T) {
 	const (
 		objects = `apiVersion: v1
@@ -83,7 +83,7 @@ defaults: {topologyMode: Auto}, excludedNamespaces: [kube-system], proxyName: ot
 	check("files that are excluded", "-v", "-f", folder, "--exclude", "*"+hostile.Text)
 	check("a file that is missing", "-f", hostile.Text)
 	check("a configuration that is missing", "-f", "objects.yaml", "--config", hostile.Text)
-	check("a configuration that is none", "-f", "objects.yaml", "--config", filepath.Join(folder, "raw.yaml"))
+	check("a file that is no configuration", "-f", "objects.yaml", "--config", filepath.Join(folder, "raw.yaml"))
 	if printed < 50 { // otherwise the injected texts would not be in the output
 		t.Errorf("only %d outputs have an injected text", printed)
 	}

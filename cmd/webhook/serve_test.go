@@ -98,7 +98,7 @@ func TestStartWaitsForTheAPIServer(t *testing.T) {
 			t.Error(err)
 		}
 	case <-time.After(time.Minute):
-		t.Fatal("the webhook did not end")
+		t.Fatal("the webhook did not exit")
 	}
 	if count := strings.Count(log.String(), "the certificate is not created yet"); count != 1 {
 		t.Errorf("the log has %d reasons why it is not ready, want 1: %s", count, log.String())

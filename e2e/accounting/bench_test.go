@@ -109,7 +109,7 @@ func BenchmarkCPU(b *testing.B) {
 			var used, elapsed time.Duration
 			made, lost := uint64(0), uint64(0)
 			for b.Loop() {
-				before, dialled := cpuTime(b, s.proxy), s.dialTime
+				before, dialTime := cpuTime(b, s.proxy), s.dialTime
 				s.dial(perSecond*seconds/generators, perSecond/generators)
 				made += uint64(perSecond * seconds)
 				wait.Until(b, "the connections, or an overrun", func() bool {
@@ -117,7 +117,7 @@ func BenchmarkCPU(b *testing.B) {
 					return lost > 0 || s.total(s.local, "vicinity_connections_total") == made
 				})
 				used += cpuTime(b, s.proxy) - before
-				elapsed += s.dialTime - dialled
+				elapsed += s.dialTime - dialTime
 			}
 			// On a busy machine the proxy may read too late and lose events. The rates below then cover only the events that
 			// it read.

@@ -174,7 +174,7 @@ func (s *setup) waitForTracked(proxy *site.Process, connections int) {
 // endAllBut ends the closed connections, except for those to one Service.
 func (s *setup) endAllBut(except *service) {
 	s.t.Helper()
-	s.endMatching(func(dialled netip.AddrPort) bool { return dialled != except.clusterIP(model.FamilyOf(dialled.Addr())) })
+	s.endMatching(func(origDst netip.AddrPort) bool { return origDst != except.clusterIP(model.FamilyOf(origDst.Addr())) })
 }
 
 // TestLongConnectionIsCountedWhileOpen transfers a gigabyte over a connection that stays open, and expects its count

@@ -262,9 +262,9 @@ func (s *setup) end() { s.endMatching(func(netip.AddrPort) bool { return true })
 
 // endMatching ends the connections to certain addresses. It waits for their last packets, because a packet that arrives
 // later would start another entry.
-func (s *setup) endMatching(matches func(dialled netip.AddrPort) bool) { s.endIn(s.table, matches) }
+func (s *setup) endMatching(matches func(origDst netip.AddrPort) bool) { s.endIn(s.table, matches) }
 
-func (s *setup) endIn(table *conntrack.Conn, matches func(dialled netip.AddrPort) bool) {
+func (s *setup) endIn(table *conntrack.Conn, matches func(origDst netip.AddrPort) bool) {
 	s.t.Helper()
 	const lastPacketDelay = 500 * time.Millisecond
 	time.Sleep(lastPacketDelay)

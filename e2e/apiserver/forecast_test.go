@@ -38,9 +38,9 @@ func (p *fakePublisher) run(kubeconfig string, arguments ...string) (stdout, std
 	return out.String(), errText.String()
 }
 
-// TestCommandsPlanWithMeasuredDemandLikeProxies checks that forecast, explain and render of a cluster plan with measured
-// demand while the Lease is current. To check that, they need the right to get that one Lease; without it they assume
-// that it is current.
+// TestCommandsPlanWithMeasuredDemandLikeProxies checks that forecast, explain and render of a cluster plan with
+// measured demand while the Lease is current. To check that, they need the right to get that one Lease; without it they
+// assume that it is current.
 func TestCommandsPlanWithMeasuredDemandLikeProxies(t *testing.T) {
 	p := newPublication(t)
 	self := p.node("self", zoneLabel+"=zone-a")
@@ -55,11 +55,11 @@ func TestCommandsPlanWithMeasuredDemandLikeProxies(t *testing.T) {
 		ResourceNames: []string{v1alpha1.DemandLeaseName},
 	})
 	for _, step := range []struct {
-		does       string
+		desc       string
 		prepare    func()
 		kubeconfig string
 		want       string // the source of the demand
-		says       string // empty: no text about the Lease
+		text       string // empty: no text about the Lease
 	}{
 		{"the Lease is current", func() {}, withLease, "measured", ""},
 		{"the Lease is forbidden", func() {}, withoutLease, "measured", ""},
@@ -74,7 +74,7 @@ func TestCommandsPlanWithMeasuredDemandLikeProxies(t *testing.T) {
 		must.Succeed(t, json.Unmarshal([]byte(stdout), &report))
 		service := &report.Services[0]
 		if service.DemandSource != step.want || service.Projections[0].PlannedWith != step.want {
-			t.Errorf("%s: forecast: demand from %q, planned with %q, want %q for both", step.does, service.DemandSource,
+			t.Errorf("%s: forecast: demand from %q, planned with %q, want %q for both", step.desc, service.DemandSource,
 				service.Projections[0].PlannedWith, step.want)
 		}
 		texts["forecast"] = strings.Join(report.Notes, "\n")
@@ -83,12 +83,12 @@ func TestCommandsPlanWithMeasuredDemandLikeProxies(t *testing.T) {
 		var ports []explain.PortReport
 		must.Succeed(t, json.Unmarshal([]byte(stdout), &ports))
 		if ports[0].Load == nil || ports[0].Load.DemandSource != step.want {
-			t.Errorf("%s: explain reports the load %+v, want demand from %q", step.does, ports[0].Load, step.want)
+			t.Errorf("%s: explain reports the load %+v, want demand from %q", step.desc, ports[0].Load, step.want)
 		}
 		_, texts["render"] = p.run(step.kubeconfig, "render", "--node", self)
 		for command, text := range texts {
-			if !strings.Contains(text, step.says) || strings.Contains(text, "Lease") != (step.says != "") {
-				t.Errorf("%s: %s prints %q", step.does, command, text)
+			if !strings.Contains(text, step.text) || strings.Contains(text, "Lease") != (step.text != "") {
+				t.Errorf("%s: %s prints %q", step.desc, command, text)
 			}
 		}
 	}

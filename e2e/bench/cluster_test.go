@@ -56,13 +56,13 @@ func (s size) cluster() model.Change {
 }
 
 func (s size) service(number int) *model.Service {
-	made := &model.Service{
+	service := &model.Service{
 		Name:       serviceName(number),
 		ClusterIPs: []netip.Addr{clusterIP(number)},
 		Ports:      []model.ServicePort{{Name: "http", Protocol: model.TCP, Port: servicePort}},
 	}
-	s.expose(made, number)
-	return made
+	s.expose(service, number)
+	return service
 }
 
 // servicePort is the port that clients dial, podPort the one on which pods serve.
@@ -79,13 +79,13 @@ func clusterIP(number int) netip.Addr {
 // except for the first endpoint of a Service with externalTrafficPolicy: Local.
 func (s size) slice(number, endpoints int) *model.EndpointSlice {
 	name := serviceName(number)
-	made := &model.EndpointSlice{
+	slice := &model.EndpointSlice{
 		Name:    name,
 		Service: name,
 		Ports:   []model.SlicePort{{Name: "http", Protocol: model.TCP, Port: podPort}},
 	}
 	for endpoint := range endpoints {
-		made.Endpoints = append(made.Endpoints, model.SliceEndpoint{
+		slice.Endpoints = append(slice.Endpoints, model.SliceEndpoint{
 			Addr: netip.AddrFrom4([4]byte{10, byte(128 + endpoint), byte(number >> 8), byte(number)}),
 			Endpoint: model.Endpoint{
 				Node: fmt.Sprintf("node-%d", endpoint), Zone: fmt.Sprintf("zone-%d", endpoint%3), Ready: true, Serving: true,
@@ -93,7 +93,7 @@ func (s size) slice(number, endpoints int) *model.EndpointSlice {
 		})
 	}
 	if s.typeOf(number) == loadBalancer && s.isLocal(number) && endpoints > 0 {
-		made.Endpoints[0].Node = ownNode
+		slice.Endpoints[0].Node = ownNode
 	}
-	return made
+	return slice
 }

@@ -12,13 +12,13 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/syncer"
 )
 
-// eventsWithOthers are the events of BenchmarkOneChange, and one that adds a verdict and removes one unless other Services
-// use it: the number of endpoints changes to one that not every table has a class for.
+// eventsWithOthers are the events of BenchmarkOneChange, and one that adds a verdict and removes one unless other
+// Services use it: the number of endpoints changes to one that not every table has a class for.
 var eventsWithOthers = append(slices.Clone(events), event{
 	name: "an endpoint count above 32", number: func(size, int) int { return 0 },
 	change: func(s size, number, round int) model.Change {
-		made := s.slice(number, 120+round%2)
-		return model.Change{Slices: map[model.ObjectName]*model.EndpointSlice{made.Name: made}}
+		slice := s.slice(number, 120+round%2)
+		return model.Change{Slices: map[model.ObjectName]*model.EndpointSlice{slice.Name: slice}}
 	},
 })
 
@@ -78,7 +78,8 @@ func otherEndpoints(number, count, local int) []model.SliceEndpoint {
 	return endpoints
 }
 
-// changedSize is the cluster that changes, with or without the others. It is small, and eight of its Services have a list.
+// changedSize is the cluster that changes, with or without the others. It is small, and eight of its Services have a
+// list.
 var changedSize = size{160, 10, true}
 
 func (o otherServices) cluster(count int) model.Change {

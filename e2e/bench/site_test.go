@@ -27,13 +27,13 @@ type path struct {
 	metric string
 	// targets are dialled in rotation, in an order that is scattered over the table.
 	targets []netip.AddrPort
-	dialled int
+	dials   int
 	results connections
 }
 
 func (p *path) next() netip.AddrPort {
-	p.dialled++
-	return p.targets[p.dialled*7919%len(p.targets)] // a prime
+	p.dials++
+	return p.targets[p.dials*7919%len(p.targets)] // a prime
 }
 
 func newSite(b *testing.B, s size) *site {

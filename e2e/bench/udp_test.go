@@ -40,7 +40,7 @@ func BenchmarkUDPChange(b *testing.B) {
 	for _, others := range []int{0, 10_000} {
 		b.Run(fmt.Sprintf("%d other flows", others), func(b *testing.B) {
 			machine := newMachine(b)
-			index := serviceindex.New(conntrackgc.StaleDialWindow)
+			index := serviceindex.New(conntrackgc.StaleEntryWindow)
 			p := machine.proxyOf(size.cluster().Merge(model.Change{Services: map[model.ObjectName]*model.Service{dns: dnsService()}}), index)
 			p.Apply(dnsEndpoints(size, 0))
 			sync(b, p)
@@ -140,9 +140,9 @@ func openEntries(b *testing.B, m *machine) entries {
 }
 
 // add adds the entry of a UDP flow, with a timeout as of an established one.
-func (e entries) add(client netip.AddrPort, dialled, replySrc netip.Addr) {
+func (e entries) add(client netip.AddrPort, origDst, replySrc netip.Addr) {
 	e.b.Helper()
-	to, replyFrom := netip.AddrPortFrom(dialled, dnsPort), netip.AddrPortFrom(replySrc, dnsPort)
+	to, replyFrom := netip.AddrPortFrom(origDst, dnsPort), netip.AddrPortFrom(replySrc, dnsPort)
 	flow := &netlink.ConntrackFlow{FamilyType: unix.AF_INET, TimeOut: 3600, Forward: tuple(client, to), Reverse: tuple(replyFrom, client)}
 	if err := e.handle.ConntrackCreate(netlink.ConntrackTable, unix.AF_INET, flow); err != nil {
 		e.b.Fatalf("add a flow from %s to %s: %v", client, to, err)

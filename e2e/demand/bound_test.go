@@ -137,7 +137,7 @@ func (c *testCluster) writtenElements(t *testing.T) map[string]float64 {
 	t.Helper()
 	written := map[string]float64{}
 	for i, node := range c.nodes {
-		if c.proxies[i] == nil || c.proxies[i].HasEnded() {
+		if c.proxies[i] == nil || c.proxies[i].HasExited() {
 			continue
 		}
 		wait.Success(t, "the metrics of "+node.Name, func() (err error) {

@@ -79,7 +79,7 @@ func newTestClusterOf(t *testing.T, clients string, names ...string) *testCluste
 	var err error
 	c.control, err = network.AddHost("control-plane", c.nodes[0])
 	must.Succeed(t, err)
-	c.api = site.New(t, site.Config{On: c.control.Namespace})
+	c.api = site.New(t, site.Config{Namespace: c.control.Namespace})
 	c.client = installComponent(t, c.api)
 	c.write(t, clients)
 	for range c.nodes {

@@ -165,8 +165,8 @@ func deleteEntries(ctx context.Context, at location) (replied int, err error) {
 	return replied, nil
 }
 
-func isFrontend(dialled netip.AddrPort) bool {
-	return dialled == frontends[0] || dialled == frontends[1]
+func isFrontend(origDst netip.AddrPort) bool {
+	return origDst == frontends[0] || origDst == frontends[1]
 }
 
 // traffic returns the sum of all proxies' counts.

@@ -43,8 +43,8 @@ func (s *setup) explain(ctx context.Context, node string, flags ...string) (stri
 	if err == nil {
 		return string(output), nil
 	}
-	if ended, ok := errors.AsType[*exec.ExitError](err); ok {
-		err = fmt.Errorf("%w: %s", err, strings.TrimSpace(string(ended.Stderr)))
+	if exitErr, ok := errors.AsType[*exec.ExitError](err); ok {
+		err = fmt.Errorf("%w: %s", err, strings.TrimSpace(string(exitErr.Stderr)))
 	}
 	return "", fmt.Errorf("run proxy explain for %s: %w", node, err)
 }

@@ -74,7 +74,7 @@ func TestTheDemo(t *testing.T) {
 
 func TestOutputOfEndedProxyIsShown(t *testing.T) {
 	status, _, err := showWith(t.Context(), t, "ends at once")
-	if err == nil || !strings.Contains(err.Error(), "the proxy on node-a1 ended (exit status 3)") ||
+	if err == nil || !strings.Contains(err.Error(), "the proxy on node-a1 exited (exit status 3)") ||
 		!strings.Contains(err.Error(), "no kernel support") {
 		t.Errorf("got %v, want the proxy's exit status and its last output", err)
 	}

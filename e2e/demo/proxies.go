@@ -72,7 +72,7 @@ func (p *proxy) waitReady(ctx context.Context) error {
 		}
 		select {
 		case <-p.process.Done():
-			return fmt.Errorf("the proxy on %s ended (%s); its last output:\n%s", p.node.Name, p.process.State(), p.lastOutput())
+			return fmt.Errorf("the proxy on %s exited (%s); its last output:\n%s", p.node.Name, p.process.State(), p.lastOutput())
 		case <-ctx.Done():
 			return fmt.Errorf("the proxy on %s is not ready after %s: %w; its last output:\n%s",
 				p.node.Name, startTimeout, last, p.lastOutput())

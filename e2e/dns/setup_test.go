@@ -112,7 +112,7 @@ func newSetupWith(t testing.TB, cache binaries.Module) *setup {
 	host, err := network.AddHost("outside", node)
 	must.Succeed(t, err)
 	s := &setup{t: t, node: node, other: host.Namespace}
-	s.api = site.New(t, site.Config{On: s.other})
+	s.api = site.New(t, site.Config{Namespace: s.other})
 	s.api.Create(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: "node-1", Labels: map[string]string{corev1.LabelTopologyZone: "a", corev1.LabelHostname: "node-1"},
 	}, Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: node.IPv4.String()}}}})
@@ -306,8 +306,8 @@ func (s *setup) updateEndpoints(h headless) {
 	}
 }
 
-// answerText returns a response's code and its sorted records, without the values that servers may choose: the time to live
-// and the case of the domain.
+// answerText returns a response's code and its sorted records, without the values that servers may choose: the time to
+// live and the case of the domain.
 func answerText(answer *miekg.Msg) string {
 	words := []string{}
 	for _, record := range answer.Answer {

@@ -36,7 +36,7 @@ func newAPISetup(t *testing.T) *apiSetup {
 	s := &apiSetup{objects: &objects{setup: newSetup(t), random: seeded(t), exists: map[string]bool{}, rack: "rack-2"}}
 	// These ranges contain the addresses of the apps.
 	flags := []string{"--service-cluster-ip-range=10.96.0.0/16,fd00:96::/112"}
-	s.api = site.New(t, site.Config{On: s.outside, Flags: flags})
+	s.api = site.New(t, site.Config{Namespace: s.outside, Flags: flags})
 	s.client = s.api.Admin
 	target, err := url.Parse(s.api.URL())
 	must.Succeed(t, err)
@@ -117,7 +117,8 @@ func (s *apiSetup) waitForClusterTables() {
 	}
 }
 
-// dialSlowly makes new connections from a client to an address, at a rate that leaves a small machine time for the rest.
+// dialSlowly makes new connections from a client to an address, at a rate that leaves a small machine time for the
+// rest.
 func (tr *traffic) dialSlowly(client *fabric.Namespace, a app) {
 	for _, to := range []netip.AddrPort{a.ipv4(), a.ipv6()} {
 		tr.repeat(func() error {

@@ -50,7 +50,7 @@ func (d *daemon) kill() {
 		d.setup.t.Fatalf("%v, before it was killed:\n%s", err, d.Log)
 	}
 	if state := d.State(); state != "signal: killed" {
-		d.setup.t.Fatalf("the proxy ended with %s:\n%s", state, d.Log)
+		d.setup.t.Fatalf("the proxy exited with %s:\n%s", state, d.Log)
 	}
 }
 

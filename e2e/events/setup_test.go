@@ -38,7 +38,7 @@ func newNode(t *testing.T) *node {
 	must.Succeed(t, err)
 	outside, err := network.AddHost("control-plane", machine)
 	must.Succeed(t, err)
-	n := &node{Node: machine, t: t, api: site.New(t, site.Config{On: outside.Namespace, Audit: auditPolicy})}
+	n := &node{Node: machine, t: t, api: site.New(t, site.Config{Namespace: outside.Namespace, Audit: auditPolicy})}
 	n.api.Kubectl(t, "apply", "-f", filepath.Join("..", "..", "manifests", "access.yaml"))
 	n.api.Create(t, objects.Node(nodeName, nil, n.IPv4, n.IPv6), objects.Namespace(namespace, nil, nil))
 	return n

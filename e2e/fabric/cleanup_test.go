@@ -130,6 +130,6 @@ func TestProcessRunsInNamespaceAndStops(t *testing.T) {
 		t.Errorf("the process ran in another namespace (-want +got):\n%s", diff)
 	}
 	if err := process.Signal(syscall.SIGTERM); err == nil {
-		t.Error("a signal to a process that has ended gives no error")
+		t.Error("a signal to a process that has exited gives no error")
 	}
 }

@@ -70,11 +70,11 @@ func TestProcessesEndWithKilledFabric(t *testing.T) {
 	must(t, syscall.Kill(pid, 0))
 	must(t, parent.Process.Kill())
 	_ = parent.Wait() // it was killed
-	wait.Until(t, "the program in the fabric has ended", func() bool { return hasEnded(pid) })
+	wait.Until(t, "the program in the fabric has exited", func() bool { return hasExited(pid) })
 }
 
-// hasEnded also counts a zombie process, which its parent has not waited for yet, as ended.
-func hasEnded(pid int) bool {
+// hasExited also counts a zombie process, which its parent has not waited for yet, as exited.
+func hasExited(pid int) bool {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return errors.Is(err, os.ErrNotExist) || strings.Contains(string(status), ") Z ")
 }

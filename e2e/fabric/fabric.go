@@ -58,7 +58,7 @@ func (f *Fabric) Close() error {
 
 	var errs []error
 	for _, process := range processes {
-		_ = process.Kill() // it may have ended already
+		_ = process.Kill() // it may have exited already
 	}
 	for _, server := range servers {
 		errs = append(errs, server.Close())

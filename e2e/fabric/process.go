@@ -65,16 +65,16 @@ func (n *Namespace) Run(cmd *exec.Cmd) (output string, err error) {
 // PID returns the process ID.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Done is closed when the process has ended.
+// Done is closed when the process has exited.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Wait waits for the end of the process and returns the result of exec.Cmd.Wait.
+// Wait waits until the process has exited and returns the result of exec.Cmd.Wait.
 func (p *Process) Wait() error {
 	<-p.done
 	return p.err
 }
 
-// State waits for the end of the process and returns how it ended, such as "exit status 1" or "signal: killed".
+// State waits until the process has exited and returns how, such as "exit status 1" or "signal: killed".
 func (p *Process) State() string {
 	<-p.done
 	return p.cmd.ProcessState.String()
@@ -84,7 +84,7 @@ func (p *Process) State() string {
 func (p *Process) Signal(signal syscall.Signal) error {
 	select {
 	case <-p.done:
-		return fmt.Errorf("send %s to %s: process has ended", signal, p.cmd.Path)
+		return fmt.Errorf("send %s to %s: process has exited", signal, p.cmd.Path)
 	default:
 	}
 	if err := syscall.Kill(-p.PID(), signal); err != nil {
@@ -95,17 +95,17 @@ func (p *Process) Signal(signal syscall.Signal) error {
 
 // Stop sends SIGTERM, and kills the process after the timeout. It returns the result of exec.Cmd.Wait.
 func (p *Process) Stop(timeout time.Duration) error {
-	_ = p.Signal(syscall.SIGTERM) // it may have ended already
+	_ = p.Signal(syscall.SIGTERM) // it may have exited already
 	select {
 	case <-p.done:
 	case <-time.After(timeout):
-		_ = p.Kill() // it may have ended already
+		_ = p.Kill() // it may have exited already
 	}
 	return p.Wait()
 }
 
-// Kill sends SIGKILL to the process group and waits for the end of the process. Until then the kernel keeps the
-// process's resources, such as nftables tables that it owns. Kill returns an error if the process has already ended.
+// Kill sends SIGKILL to the process group and waits until the process has exited. Until then the kernel keeps the
+// process's resources, such as nftables tables that it owns. Kill returns an error if the process has already exited.
 func (p *Process) Kill() error {
 	err := p.Signal(syscall.SIGKILL)
 	<-p.done

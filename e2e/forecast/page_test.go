@@ -346,7 +346,7 @@ func TestPageShowsWhyConnectionsAreRefused(t *testing.T) {
 	b.expect("the first is chosen", rows+`[0].click() === undefined`, true)
 	b.expect("the Service with refused connections", `document.querySelector("#detail h2").textContent`, "shop/login")
 	b.expect("the cause",
-		`document.querySelector("#detail .cause").textContent.startsWith("33 % of its connections are refused on 3 of 9 Nodes")`, true)
+		`document.querySelector("#detail .cause").textContent.startsWith("33 % of its connections are refused: those from 3 of 9 Nodes")`, true)
 	b.expect("the bar of its connections", `document.querySelector("#detail .bar").lastChild.style.background`, "var(--over)")
 }
 

@@ -58,7 +58,7 @@ func down(folder cluster.Folder) error {
 	return nil
 }
 
-// endKeeper sends signals to the lab's keeper, one after the other, until it has ended. All processes that it started
+// endKeeper sends signals to the lab's keeper, one after the other, until it has exited. All processes that it started
 // end with it.
 func endKeeper(folder cluster.Folder, signals ...unix.Signal) error {
 	for _, signal := range signals {
@@ -75,11 +75,11 @@ func endKeeper(folder cluster.Folder, signals ...unix.Signal) error {
 			}
 		}
 	}
-	return fmt.Errorf("the lab in %s did not end", folder)
+	return fmt.Errorf("the lab in %s did not exit", folder)
 }
 
 // cleanUp removes a lab's files from the machine, except for those in keep. The lab's mounts, networks and processes
-// ended with its keeper.
+// exited with its keeper.
 func cleanUp(folder cluster.Folder, keep ...string) error {
 	groups, err := os.ReadFile(folder.Groups())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

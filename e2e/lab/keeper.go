@@ -35,7 +35,7 @@ type message struct {
 	Error string `json:"error,omitempty"`
 }
 
-// startKeeper starts a keeper and waits until the cluster is ready. If it is not, the keeper has ended.
+// startKeeper starts a keeper and waits until the cluster is ready. If it is not, the keeper has exited.
 func startKeeper(ctx context.Context, progress io.Writer, options cluster.Options) error {
 	text, err := json.Marshal(options)
 	if err != nil {
@@ -69,7 +69,7 @@ func startKeeper(ctx context.Context, progress io.Writer, options cluster.Option
 	return errors.Join(errors.New("failed to start the cluster"), cmd.Wait())
 }
 
-// printProgress prints the report until the cluster is ready or the keeper has ended.
+// printProgress prints the report until the cluster is ready or the keeper has exited.
 func printProgress(from io.Reader, progress io.Writer) (ready bool) {
 	for lines := bufio.NewScanner(from); lines.Scan(); {
 		var m message
@@ -99,7 +99,7 @@ func newKeeper() *cobra.Command {
 				return fmt.Errorf("read the lab's options: %w", err)
 			}
 			starter := json.NewEncoder(os.NewFile(reportFD, "report"))
-			send := func(m message) { _ = starter.Encode(m) } // if the starter has ended, no report is needed
+			send := func(m message) { _ = starter.Encode(m) } // if the starter has exited, no report is needed
 			err := runKeeper(cmd.Context(), send, options)
 			if err != nil && cmd.Context().Err() == nil { // a user who interrupted us needs no error
 				send(message{Error: err.Error()})

@@ -155,7 +155,7 @@ func TestALabEndsWithItsKeeper(t *testing.T) {
 	if err := unix.Kill(keeperIn(t, folder), unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	wait.Until(t, "the first process of node-1 ("+node+") has ended with the keeper", func() bool {
+	wait.Until(t, "the first process of node-1 ("+node+") has exited with the keeper", func() bool {
 		status, err := os.ReadFile(filepath.Join("/proc", node, "stat"))
 		return err != nil || strings.Contains(string(status), ") Z ") // a zombie, if no process reaps orphans here
 	})

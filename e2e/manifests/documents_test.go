@@ -212,7 +212,7 @@ func (s *docShell) runCommand(t *testing.T, text string, status int) (stdout, st
 	var out, errOut bytes.Buffer
 	command.Stdout, command.Stderr = &out, &errOut
 	err := command.Run()
-	if ended, ok := errors.AsType[*exec.ExitError](err); ok && ended.ExitCode() == status {
+	if exitErr, ok := errors.AsType[*exec.ExitError](err); ok && exitErr.ExitCode() == status {
 		err = nil
 	} else if err == nil && status != 0 {
 		err = fmt.Errorf("exit status 0, want %d", status)

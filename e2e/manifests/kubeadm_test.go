@@ -36,7 +36,7 @@ func TestKubeadmUpgradesObeyTheSwitch(t *testing.T) {
 	for _, test := range []struct {
 		name, setting string
 		isInstalled   bool
-		says          string
+		output        string
 	}{
 		{"without the switch", "", true, "Applied essential addon: kube-proxy"},
 		{"with the switch", "proxy: {disabled: true}", false, "The addon is disabled"},
@@ -52,8 +52,8 @@ func TestKubeadmUpgradesObeyTheSwitch(t *testing.T) {
 			}
 			k.upgrade("cp-2")
 			printed = k.upgradeAddon("cp-2")
-			if got := k.hasKubeProxy(); got != test.isInstalled || !strings.Contains(printed, test.says) {
-				t.Errorf("kube-proxy is installed: %t, want %t, and %q in:\n%s", got, test.isInstalled, test.says, printed)
+			if got := k.hasKubeProxy(); got != test.isInstalled || !strings.Contains(printed, test.output) {
+				t.Errorf("kube-proxy is installed: %t, want %t, and %q in:\n%s", got, test.isInstalled, test.output, printed)
 			}
 		})
 	}

@@ -74,8 +74,8 @@ func (e etcdSubnets) arguments(*machine) []string {
 	return []string{"--etcd-endpoints=http://" + e.address}
 }
 
-// nodeSubnets stores the pod addresses in annotations of Nodes, as the manifests of flannel do. The addresses of a Node are
-// its spec.podCIDRs.
+// nodeSubnets stores the pod addresses in annotations of Nodes, as the manifests of flannel do. The addresses of a Node
+// are its spec.podCIDRs.
 type nodeSubnets struct{ kubeconfig, config string }
 
 // newNodeSubnets starts an API server with the two nodes. It runs on a separate machine.
@@ -84,7 +84,7 @@ func newNodeSubnets(tb *testbed) subnets {
 	t.Helper()
 	server, err := tb.fabric.AddHost("api", tb.nodes[0].Node)
 	must.Succeed(t, err)
-	api := site.New(t, site.Config{On: server.Namespace})
+	api := site.New(t, site.Config{Namespace: server.Namespace})
 	for _, node := range tb.nodes {
 		tb.createNode(api, node)
 	}

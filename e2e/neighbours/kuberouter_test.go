@@ -21,8 +21,8 @@ import (
 type policies struct {
 	api        *site.Site
 	kubeconfig string
-	// stranger is a pod that no policy allows.
-	stranger *fabric.Pod
+	// unlisted is a pod that no policy allows.
+	unlisted *fabric.Pod
 }
 
 const podLabel = "app"
@@ -34,13 +34,13 @@ func newPolicies(tb *testbed) *policies {
 	t.Helper()
 	server, err := tb.fabric.AddHost("api", tb.nodes[0].Node)
 	must.Succeed(t, err)
-	p := &policies{api: site.New(t, site.Config{On: server.Namespace}), stranger: tb.addServer(tb.nodes[0], "stranger")}
+	p := &policies{api: site.New(t, site.Config{Namespace: server.Namespace}), unlisted: tb.addServer(tb.nodes[0], "stranger")}
 	p.kubeconfig = site.Kubeconfig(t, p.api.AdminConfig())
 	for _, node := range tb.nodes {
 		tb.createNode(p.api, node)
 	}
 	p.api.Create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "default"}})
-	for _, pod := range []*fabric.Pod{tb.near, tb.far, tb.client, p.stranger} {
+	for _, pod := range []*fabric.Pod{tb.near, tb.far, tb.client, p.unlisted} {
 		p.createPod(tb, pod)
 	}
 	allowed := []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{podLabel: "client"}}}}
@@ -143,41 +143,42 @@ func TestKubeRouter(t *testing.T) {
 		update:  func(m *machine) { m.testbed.policies.allow(m.testbed, nil, "stranger") },
 		restart: func(m *machine) { m.stop(); m.startKubeRouter() },
 		check: func(tb *testbed) {
-			stranger, first := tb.policies.stranger.Namespace, tb.nodes[0]
-			tb.expectBlocked("no policy allows it", stranger, addrPorts(podPort, tb.near.IPv4, tb.far.IPv4)...)
-			tb.expectBlocked("no policy allows it", stranger, (spec{app: nearApp, internal: true}).ipv4Frontends(first)...)
-			tb.expectBlocked("no policy allows it", stranger, (spec{app: nearApp}).ipv4Frontends(first)...)
-			tb.expectBlocked("no policy allows it", stranger, (spec{app: farApp, internal: true}).ipv4Frontends(first)...)
+			unlisted, first := tb.policies.unlisted.Namespace, tb.nodes[0]
+			tb.expectBlocked("no policy allows it", unlisted, addrPorts(podPort, tb.near.IPv4, tb.far.IPv4)...)
+			tb.expectBlocked("no policy allows it", unlisted, (spec{app: nearApp, internal: true}).ipv4Frontends(first)...)
+			tb.expectBlocked("no policy allows it", unlisted, (spec{app: nearApp}).ipv4Frontends(first)...)
+			tb.expectBlocked("no policy allows it", unlisted, (spec{app: farApp, internal: true}).ipv4Frontends(first)...)
 			// The node of far enforces the policy, and sees the address of the dialled node, which is allowed.
 			for _, to := range (spec{app: farApp}).ipv4Frontends(first) {
-				tb.expect("masqueraded on another node", check{stranger, to, cell{onlyFar, node}})
+				tb.expect("masqueraded on another node", check{unlisted, to, cell{onlyFar, node}})
 			}
 		},
 	})
 }
 
-// TestPolicyChangesApplyThroughAClusterIP checks changes of a policy through a Service's ClusterIP. Open connections continue.
+// TestPolicyChangesApplyThroughAClusterIP checks changes of a policy through a Service's ClusterIP. Open connections
+// continue.
 func TestPolicyChangesApplyThroughAClusterIP(t *testing.T) {
 	t.Parallel()
 	tb := newTestbed(t)
 	first := tb.nodes[0]
 	first.startProxy()
 	first.startKubeRouter()
-	stranger, to := tb.policies.stranger, (spec{app: nearApp, internal: true}).ipv4Frontends(first)
-	tb.expectBlocked("no policy allows it", stranger.Namespace, to...)
-	peer := networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{podLabel: stranger.Name}}}
+	unlisted, to := tb.policies.unlisted, (spec{app: nearApp, internal: true}).ipv4Frontends(first)
+	tb.expectBlocked("no policy allows it", unlisted.Namespace, to...)
+	peer := networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{podLabel: unlisted.Name}}}
 	policy := tb.policies.allow(tb, []networkingv1.NetworkPolicyPeer{peer}, tb.near.Name)
 	wait.Success(t, "the policy allows it", func() error {
-		_, err := stranger.Request("tcp", to[0], briefTimeout)
+		_, err := unlisted.Request("tcp", to[0], briefTimeout)
 		return err
 	})
-	conn, err := stranger.Open("tcp", to[0])
+	conn, err := unlisted.Open("tcp", to[0])
 	must.Succeed(t, err)
 	defer conn.Close()
 	policyClient := tb.policies.api.Admin.NetworkingV1().NetworkPolicies(policy.Namespace)
 	must.Succeed(t, policyClient.Delete(t.Context(), policy.Name, metav1.DeleteOptions{}))
 	wait.Until(t, "no policy allows it any more", func() bool {
-		_, err := stranger.Request("tcp", to[0], briefTimeout)
+		_, err := unlisted.Request("tcp", to[0], briefTimeout)
 		return err != nil
 	})
 	if _, err := conn.Request(requestTimeout); err != nil {
@@ -204,11 +205,11 @@ func TestKubeRouterOverIPv6(t *testing.T) {
 				first.runKubeRouter(flags...)
 				first.service.WaitFor(t, "rules that are rejected", first.checkRejectedByIP6Tables)
 			}
-			stranger := tb.policies.stranger.Namespace
-			fromStranger := func(to netip.AddrPort) check { return check{stranger, to, cell{onlyNear, client}} }
-			tb.expect("a pod that no policy allows", fromStranger(netip.AddrPortFrom(tb.near.IPv6, podPort)))
+			unlisted := tb.policies.unlisted.Namespace
+			fromUnlisted := func(to netip.AddrPort) check { return check{unlisted, to, cell{onlyNear, client}} }
+			tb.expect("a pod that no policy allows", fromUnlisted(netip.AddrPortFrom(tb.near.IPv6, podPort)))
 			first.startProxy()
-			tb.expect("a pod that no policy allows", fromStranger(netip.AddrPortFrom(nearApp.clusterIPs()[1], servicePort)))
+			tb.expect("a pod that no policy allows", fromUnlisted(netip.AddrPortFrom(nearApp.clusterIPs()[1], servicePort)))
 		})
 	}
 }

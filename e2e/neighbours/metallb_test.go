@@ -46,7 +46,7 @@ func newBalancers(tb *testbed) *balancers {
 		_, err := lan.Run(exec.Command("ip", "route", "add", prefix.String(), "dev", "eth0"))
 		must.Succeed(t, err)
 	}
-	b := &balancers{lan: lan.Namespace, api: site.New(t, site.Config{On: server.Namespace, Flags: []string{
+	b := &balancers{lan: lan.Namespace, api: site.New(t, site.Config{Namespace: server.Namespace, Flags: []string{
 		"--service-cluster-ip-range=" + fabric.ClusterIPv4.String() + "," + fabric.ClusterIPv6.String(),
 	}})}
 	b.kubeconfig = site.Kubeconfig(t, b.api.AdminConfig())

@@ -51,17 +51,17 @@ var (
 )
 
 // frontends returns the addresses of the spec's Service.
-func (s spec) frontends(on *machine) []netip.AddrPort {
+func (s spec) frontends(m *machine) []netip.AddrPort {
 	if s.internal {
 		return addrPorts(servicePort, s.app.clusterIPs()...)
 	}
 	return slices.Concat(addrPorts(servicePort, s.app.externalIPs()...), addrPorts(servicePort, s.app.balancerIPs()...),
-		addrPorts(s.app.nodePort(), on.IPv4, on.IPv6))
+		addrPorts(s.app.nodePort(), m.IPv4, m.IPv6))
 }
 
 // ipv4Frontends returns those of frontends that are IPv4 addresses.
-func (s spec) ipv4Frontends(on *machine) []netip.AddrPort {
-	return slices.DeleteFunc(s.frontends(on), func(addr netip.AddrPort) bool { return addr.Addr().Is6() })
+func (s spec) ipv4Frontends(m *machine) []netip.AddrPort {
+	return slices.DeleteFunc(s.frontends(m), func(addr netip.AddrPort) bool { return addr.Addr().Is6() })
 }
 
 func addrPorts(port uint16, addrs ...netip.Addr) []netip.AddrPort {
@@ -245,7 +245,8 @@ func (tb *testbed) underTraffic(what string, do func()) {
 	do()
 }
 
-// requestTimeout bounds the time of a connection or response. TCP retransmits packets that a firewall drops while it reloads.
+// requestTimeout bounds the time of a connection or response. TCP retransmits packets that a firewall drops while it
+// reloads.
 const requestTimeout = wait.Timeout / 6
 
 // neighbour is a program with rules of its own.
@@ -262,8 +263,8 @@ type neighbour struct {
 	check func(*testbed)
 }
 
-// testNeighbour runs the specs with a neighbour that starts before the proxy and with one that starts after it. The kernel
-// runs chains of one priority in an order that depends on the order of registration.
+// testNeighbour runs the specs with a neighbour that starts before the proxy and with one that starts after it. The
+// kernel runs chains of one priority in an order that depends on the order of registration.
 func testNeighbour(t *testing.T, n neighbour) {
 	t.Helper()
 	t.Run("the neighbour started first", func(t *testing.T) {
@@ -297,7 +298,7 @@ func (tb *testbed) runLifecycle(n neighbour) {
 	}
 	expectAll("at first")
 	for _, change := range []struct {
-		what string
+		desc string
 		do   func(*machine)
 	}{
 		{"update of the neighbour", n.update},
@@ -305,8 +306,8 @@ func (tb *testbed) runLifecycle(n neighbour) {
 		{"restart of the neighbour", n.restart},
 		{"second restart of the proxy", (*machine).restartProxy},
 	} {
-		tb.underTraffic(change.what, func() { tb.forEachNode(change.do) })
-		expectAll("after the " + change.what)
+		tb.underTraffic(change.desc, func() { tb.forEachNode(change.do) })
+		expectAll("after the " + change.desc)
 	}
 	tb.expectEvacuation()
 }

@@ -88,9 +88,9 @@ func newTestbed(t *testing.T, flags ...string) *testbed {
 }
 
 // addServer adds a pod that serves.
-func (tb *testbed) addServer(on *machine, name string) *fabric.Pod {
+func (tb *testbed) addServer(m *machine, name string) *fabric.Pod {
 	tb.t.Helper()
-	pod, err := on.AddPod(name)
+	pod, err := m.AddPod(name)
 	must.Succeed(tb.t, err)
 	_, err = pod.Serve(podPort)
 	must.Succeed(tb.t, err)
@@ -172,7 +172,8 @@ var (
 	apps     = []app{nearApp, farApp, bothApp, localApp, dnsApp}
 )
 
-// servedPrefixes contain the addresses of external IPs and load balancers. The cluster IPs are inside the fabric's ranges.
+// servedPrefixes contain the addresses of external IPs and load balancers. The cluster IPs are inside the fabric's
+// ranges.
 var servedPrefixes = []netip.Prefix{
 	netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("2001:db8:0:e::/64"),
 	netip.MustParsePrefix("198.51.100.0/24"), netip.MustParsePrefix("2001:db8:0:b::/64"),

@@ -150,7 +150,7 @@ func newNode(t *testing.T) *node {
 	must.Succeed(t, err)
 	outside, err := network.AddHost("control-plane", machine)
 	must.Succeed(t, err)
-	api := site.New(t, site.Config{On: outside.Namespace, Controllers: true, Audit: auditPolicy})
+	api := site.New(t, site.Config{Namespace: outside.Namespace, Controllers: true, Audit: auditPolicy})
 	n := &node{Node: machine, t: t, api: api, created: map[string]string{}}
 	if n.program = os.Getenv("UPGRADE_FROM"); n.program == "" {
 		n.program = site.Program(t, "proxy")

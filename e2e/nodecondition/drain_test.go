@@ -24,7 +24,7 @@ func TestLoadBalancersLearnThatANodeIsDrainedOrShutDown(t *testing.T) {
 	const isReady = `{"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "kubelet is posting ready status"}`
 	n.setCondition(isReady)
 	n.waitForHealthz("")
-	for _, one := range []struct{ begins, ends, why string }{
+	for _, one := range []struct{ begins, ends, reason string }{
 		{`{"type": "DrainInProgress", "status": "True"}`, `{"type": "DrainInProgress", "status": "False"}`,
 			"it has the condition DrainInProgress"},
 		{`{"type": "MaintenanceInProgress", "status": "True"}`, `{"type": "MaintenanceInProgress", "$patch": "delete"}`,
@@ -35,7 +35,7 @@ func TestLoadBalancersLearnThatANodeIsDrainedOrShutDown(t *testing.T) {
 			isReady, "kubelet reports that the node is shutting down"},
 	} {
 		n.setCondition(one.begins)
-		n.waitForHealthz(one.why)
+		n.waitForHealthz(one.reason)
 		n.expectOK("/livez")
 		n.expectOK("/readyz")
 		n.setCondition(one.ends)

@@ -48,7 +48,7 @@ func (c *countingCluster) startCounting(n *node) *accounting.Accounting {
 	}
 	accounts := accounting.New(
 		accounting.Settings{PerService: true, MaxServices: 10, Keys: []string{string(policy.Hostname)}},
-		serviceindex.New(conntrackgc.StaleDialWindow),
+		serviceindex.New(conntrackgc.StaleEntryWindow),
 		accounting.Kernel{
 			Table: conntrack.NewDumpScheduler(n.flows, nil), Subscribe: n.flows.Subscribe, DumpInterval: time.Second,
 		}, slog.New(slog.DiscardHandler))
@@ -92,7 +92,7 @@ func (c *countingCluster) deleteEntries() {
 // totals returns the counts of a node by locality and tier.
 func totals(accounts *accounting.Accounting) map[string]accounting.Count {
 	all := map[string]accounting.Count{}
-	accounts.Counters.Node(func(row accounting.Row) { all[row.Locality.String()+" "+row.Tier] = row.Count })
+	accounts.Counters.Node(func(row accounting.Row) { all[row.Proximity.String()+" "+row.Tier] = row.Count })
 	return all
 }
 
@@ -107,7 +107,7 @@ func (c *countingCluster) expect(desc string, series string, check func(accounti
 		}
 		byService := accounting.Count{}
 		c.accounts[0].Counters.Services(func(row accounting.Row) {
-			if row.Service != web.object() {
+			if row.Service != web.objectName() {
 				c.t.Errorf("%s: counted for %s", desc, row.Service)
 			}
 			byService = row.Count
@@ -162,8 +162,8 @@ func (c *countingCluster) transfersTo(pods ...*pod) model.Change {
 	return change
 }
 
-// approximately returns a check of TCP bytes: the payload plus headers, which are at most 72 bytes of each 1,500, and at most an
-// acknowledgement of 72 bytes for each segment of the other direction, because a busy machine coalesces few.
+// approximately returns a check of TCP bytes: the payload plus headers, which are at most 72 bytes of each 1,500, and
+// at most an acknowledgement of 72 bytes for each segment of the other direction, because a busy machine coalesces few.
 func approximately(step uint64, connections, sent, received int) func(accounting.Count) error {
 	isInRange := func(got uint64, want, other int) bool {
 		return got >= uint64(want) && float64(got) <= float64(want)*1500/1428+float64(other)*72/1428+2000

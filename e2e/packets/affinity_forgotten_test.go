@@ -21,8 +21,8 @@ func TestTrafficOnAConnectionDoesNotRenewAffinity(t *testing.T) {
 			expectContinues(t, "the connection continues", open)
 		}
 		// By chance, all 18 connections get their previous endpoint once in 10^14 runs.
-		for _, talking := range open {
-			if mustRequest(t, talking.from, talking.to).Pod != talking.first.Pod {
+		for _, conn := range open {
+			if mustRequest(t, conn.from, conn.to).Pod != conn.first.Pod {
 				return
 			}
 		}

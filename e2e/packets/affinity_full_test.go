@@ -40,15 +40,15 @@ func TestManyClientsDisturbNoOtherService(t *testing.T) {
 				t.Errorf("%s of the other Service: the client has endpoint %s, want %s as before", to, got, serverOf[to])
 			}
 		}
-		stranger := c.addPod(node, fmt.Sprintf("stranger-%d", number)).Namespace
+		newClient := c.addPod(node, fmt.Sprintf("stranger-%d", number)).Namespace
 		for _, to := range otherPaths {
-			expectOneServer(t, stranger, to, localConnections)
+			expectOneServer(t, newClient, to, localConnections)
 		}
 	}
 }
 
-// expectNoAffinity checks that one port of a Service, in one family, balances a client's connections without affinity, and
-// that all its other ports keep affinity.
+// expectNoAffinity checks that one port of a Service, in one family, balances a client's connections without affinity,
+// and that all its other ports keep affinity.
 func expectNoAffinity(t *testing.T, client *fabric.Namespace, crowded app, full path) {
 	t.Helper()
 	for _, to := range pathsTo(servicePort, crowded.addrs(model.ClusterIP)...) {

@@ -55,9 +55,9 @@ func (l load) String() string {
 	return fmt.Sprintf("%.1f %% in-zone, by pod %v", 100*float64(l.near)/float64(l.all), l.byPod)
 }
 
-// TestMaxLoadKeepsTrafficNearUpToTheBound has three zones of one node each, with six, one and one endpoints. Without a bound, the
-// two single endpoints would get 2.67 times the mean. With a bound of 120 % they get 1.2 times the mean, and the six
-// get the rest. By chance, a count exceeds the tolerance once in a hundred thousand counts.
+// TestMaxLoadKeepsTrafficNearUpToTheBound has three zones of one node each, with six, one and one endpoints. Without a
+// bound, the two single endpoints would get 2.67 times the mean. With a bound of 120 % they get 1.2 times the mean, and
+// the six get the rest. By chance, a count exceeds the tolerance once in a hundred thousand counts.
 func TestMaxLoadKeepsTrafficNearUpToTheBound(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -81,7 +81,7 @@ func TestMaxLoadKeepsTrafficNearUpToTheBound(t *testing.T) {
 	t.Logf("120 %%:           busiest %.2f, %s", with.busiest(len(servers)), with)
 
 	// The mean of 3600 connections is 450: the single endpoints get 540 each, the others 420. All 1200 connections of
-	// the first node and 45 % of those of the others stay in their zone, 63.3 % together.
+	// the first node stay in their zone, and 45 % of the other nodes' connections: 63.3 % of all.
 	want := map[string]float64{"server-1-0": 540, "server-2-0": 540}
 	for number := range 6 {
 		want[fmt.Sprintf("server-0-%d", number)] = 420
@@ -100,8 +100,8 @@ func TestMaxLoadKeepsTrafficNearUpToTheBound(t *testing.T) {
 	}
 }
 
-// TestAClientWithAffinityKeepsAnEndpointWithoutSlots checks that clients keep their endpoint when a plan gives the endpoint's
-// connections from this node to nearer endpoints.
+// TestAClientWithAffinityKeepsAnEndpointWithoutSlots checks that clients keep their endpoint when a plan gives the
+// endpoint's connections from this node to nearer endpoints.
 func TestAClientWithAffinityKeepsAnEndpointWithoutSlots(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 2)
@@ -128,9 +128,9 @@ func TestAClientWithAffinityKeepsAnEndpointWithoutSlots(t *testing.T) {
 	}
 }
 
-// TestARolloutOverloadsNoEndpoint replaces twelve pods one by one. The new pods start where the scheduler has room, first
-// all in one zone. Every node makes the same number of connections in each step. With topology keys alone, the last
-// pods in a zone would get all connections of that zone.
+// TestARolloutOverloadsNoEndpoint replaces twelve pods one by one. The new pods start where the scheduler has room,
+// first all in one zone. Every node makes the same number of connections in each step. With topology keys alone, the
+// last pods in a zone would get all connections of that zone.
 func TestARolloutOverloadsNoEndpoint(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)

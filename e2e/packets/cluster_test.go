@@ -50,11 +50,11 @@ type setup struct {
 // node is a node with its proxy.
 type node struct {
 	*fabric.Node
-	conn   *nft.Conn
-	flows  *conntrack.Conn
-	routes *interfaces.Routes
-	owners *serviceindex.Index
-	proxy  *syncer.Proxy
+	conn         *nft.Conn
+	flows        *conntrack.Conn
+	routes       *interfaces.Routes
+	serviceIndex *serviceindex.Index
+	proxy        *syncer.Proxy
 	// local are the addresses of its interfaces, as last reported to its proxy.
 	local []netip.Addr
 	// handlers are the decision handlers of its proxy, in addition to the one that deletes stale flows.
@@ -173,9 +173,9 @@ func (n *node) object() *model.Node {
 
 // restart starts a new proxy on a node. It has the cluster's objects, and the kernel's state stays as it is.
 func (c *cluster) restart(n *node) {
-	n.owners = serviceindex.New(conntrackgc.StaleDialWindow)
-	reconciler := conntrackgc.NewReconciler(conntrack.NewDumpScheduler(onlyUDP{n.flows}, nil), n.owners, n.routes.IsLocal)
-	handlers := append([]selection.Handler{inlineCleanup{n.owners, c.t, reconciler}}, n.handlers...)
+	n.serviceIndex = serviceindex.New(conntrackgc.StaleEntryWindow)
+	reconciler := conntrackgc.NewReconciler(conntrack.NewDumpScheduler(onlyUDP{n.flows}, nil), n.serviceIndex, n.routes.IsLocal)
+	handlers := append([]selection.Handler{inlineCleanup{n.serviceIndex, c.t, reconciler}}, n.handlers...)
 	n.proxy = syncer.New(n.Name, c.setup.config, n.conn, handlers...)
 	n.proxy.Apply(c.state.Merge(model.Change{LocalAddrs: n.local}))
 }

@@ -71,13 +71,13 @@ func TestFilteredConnectionsAreNotDemand(t *testing.T) {
 			demand := c.countDemand(n)
 			c.apply(web.service(web.withEverything, bounded).Merge(web.endpoints(server)))
 			demand.read()
-			const dialled = "ct status dnat ct direction original"
+			const dnatOriginal = "ct status dnat ct direction original"
 			if !test.byNode && test.hook != "postrouting" { // nft has no reject in postrouting
-				addFilter(t, n, test.hook, test.priority, dialled, "reject")
+				addFilter(t, n, test.hook, test.priority, dnatOriginal, "reject")
 				expect(t, "while a filter rejects the packets", []*fabric.Namespace{client}, web.paths(n, allKinds...), notServed)
 				runNFT(t, n, "", "delete", "table", "inet", "witness")
 			}
-			addFilter(t, n, test.hook, test.priority, dialled, "drop")
+			addFilter(t, n, test.hook, test.priority, dnatOriginal, "drop")
 			var pending dials
 			if !test.byNode { // the node's own socket fails at once
 				pending = dialMany(t, client, clusterIP, many)
@@ -132,16 +132,16 @@ func TestANodePortIsCountedByItselfAlone(t *testing.T) {
 			server, host := c.addServer(n, "server"), c.addHost("host", n)
 			clients := []*fabric.Namespace{c.addPod(n, "client").Namespace, n.Namespace, host}
 			demand := c.countDemand(n)
-			namesake := app{"namesake", 11}
+			samePort := app{"same-port", 11}
 			onThatPort := func(s *model.Service) {
 				for i := range s.Ports {
 					s.Ports[i].Port = web.nodePort()
 				}
 			}
 			c.apply(web.service(web.withNodePorts, bounded).Merge(web.endpoints(server)))
-			c.apply(namesake.service(namesake.withExternalIPs, onThatPort).Merge(namesake.endpoints(server)))
+			c.apply(samePort.service(samePort.withExternalIPs, onThatPort).Merge(samePort.endpoints(server)))
 			demand.read()
-			otherPaths := pathsTo(web.nodePort(), append(namesake.addrs(model.ClusterIP), namesake.addrs(model.ExternalIP)...)...)
+			otherPaths := pathsTo(web.nodePort(), append(samePort.addrs(model.ClusterIP), samePort.addrs(model.ExternalIP)...)...)
 			dialEach(t, clients, otherPaths, 1, succeeds)
 			c.serveOn(server.Namespace, web.nodePort())
 			dialEach(t, clients, pathsTo(web.nodePort(), server.IPv4, server.IPv6), 1, succeeds)

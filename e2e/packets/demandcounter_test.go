@@ -49,7 +49,7 @@ func measured(s *model.Service) {
 // countDemand restarts the proxy of a node with a demand counter.
 func (c *cluster) countDemand(n *node) *demandReader {
 	c.t.Helper()
-	frontends, index := demandcounter.NewFrontends(), serviceindex.New(conntrackgc.StaleDialWindow)
+	frontends, index := demandcounter.NewFrontends(), serviceindex.New(conntrackgc.StaleEntryWindow)
 	n.handlers = append(n.handlers, index, frontends)
 	c.restart(n)
 	c.sync(n)
@@ -239,8 +239,8 @@ func TestSyncsKeepWhatWasCounted(t *testing.T) {
 	demand.expect("without a bound", map[string]uint64{})
 }
 
-// TestDemandTablesExistOnlyAfterTheFirstRead checks that the first request for the page creates the table and that the process
-// deletes it when it ends. A table that was deleted from outside is created again; only its counts are lost.
+// TestDemandTablesExistOnlyAfterTheFirstRead checks that the first request for the page creates the table and that the
+// process deletes it when it ends. A table that was deleted from outside is created again; only its counts are lost.
 func TestDemandTablesExistOnlyAfterTheFirstRead(t *testing.T) {
 	t.Parallel()
 	c := setUp(t, setup{nodes: 1, config: clusterCIDR(), notOwned: true})

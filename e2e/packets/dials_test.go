@@ -30,33 +30,33 @@ const (
 	failingDialTimeout = 5 * time.Second
 )
 
-// cleaning counts the stale entries that are deleted on a node.
-type cleaning struct {
+// staleEntryCleanup counts the stale entries that are deleted on a node.
+type staleEntryCleanup struct {
 	t       *testing.T
 	mutex   sync.Mutex
 	deleted map[model.Protocol]int
 }
 
-// startCleaning deletes stale entries of a node's connection attempts, as its daemon does, until the test ends.
-func startCleaning(t *testing.T, n *node) *cleaning {
+// startCleanup deletes stale entries of a node's connection attempts, as its daemon does, until the test ends.
+func startCleanup(t *testing.T, n *node) *staleEntryCleanup {
 	t.Helper()
-	return startCleaningIn(t, n, n.flows)
+	return startCleanupOf(t, n, n.flows)
 }
 
-// startCleaningIn is startCleaning with another table than the node's.
-func startCleaningIn(t *testing.T, n *node, table conntrack.Table) *cleaning {
+// startCleanupOf is startCleanup with another table than the node's.
+func startCleanupOf(t *testing.T, n *node, table conntrack.Table) *staleEntryCleanup {
 	t.Helper()
-	c := &cleaning{t: t, deleted: map[model.Protocol]int{}}
+	c := &staleEntryCleanup{t: t, deleted: map[model.Protocol]int{}}
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() {
-		conntrackgc.NewReconciler(conntrack.NewDumpScheduler(table, nil), n.owners, n.routes.IsLocal).Run(ctx, c.record)
+		conntrackgc.NewReconciler(conntrack.NewDumpScheduler(table, nil), n.serviceIndex, n.routes.IsLocal).Run(ctx, c.record)
 	})
 	t.Cleanup(func() { cancel(); running.Wait() })
 	return c
 }
 
-func (c *cleaning) record(done conntrackgc.CleanupResult, err error) {
+func (c *staleEntryCleanup) record(done conntrackgc.CleanupResult, err error) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	for protocol, n := range done.Unreplied {
@@ -69,12 +69,12 @@ func (c *cleaning) record(done conntrackgc.CleanupResult, err error) {
 
 // waitFor waits until at least the given number of entries is counted. They are counted after a cleanup, and their
 // clients connect earlier.
-func (c *cleaning) waitFor(protocol model.Protocol, dials int) {
+func (c *staleEntryCleanup) waitFor(protocol model.Protocol, dials int) {
 	c.t.Helper()
 	wait.Until(c.t, fmt.Sprintf("%d stale %s entries deleted", dials, protocol), func() bool { return c.count(protocol) >= dials })
 }
 
-func (c *cleaning) count(protocol model.Protocol) int {
+func (c *staleEntryCleanup) count(protocol model.Protocol) int {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	return c.deleted[protocol]
@@ -181,9 +181,9 @@ func TestPendingDialsReachTheReplacementEndpoint(t *testing.T) {
 			node := c.nodes[0]
 			unresponsive, alive, client := c.addUnresponsive(node), c.addServer(node, "alive"), c.addPod(node, "client")
 			c.apply(service().Merge(endpoints(unresponsive)))
-			var cleaning *cleaning
+			var cleanup *staleEntryCleanup
 			if cleans {
-				cleaning = startCleaning(t, node)
+				cleanup = startCleanup(t, node)
 			}
 			pending := dialMany(t, client.Namespace, netip.AddrPortFrom(web.addr(model.ClusterIP, model.IPv4), servicePort), clients)
 			waitForDials(t, node, clients)
@@ -197,13 +197,13 @@ func TestPendingDialsReachTheReplacementEndpoint(t *testing.T) {
 			if got := pending.connected(time.Now().Add(dialTimeout)); got != clients {
 				t.Errorf("%d of %d clients connected", got, clients)
 			}
-			cleaning.waitFor(model.TCP, clients)
+			cleanup.waitFor(model.TCP, clients)
 		})
 	}
 }
 
-// TestDialsToEveryFrontendReachTheReplacementEndpoint dials from a pod, the node and a machine outside the cluster, over
-// every frontend, in both families.
+// TestDialsToEveryFrontendReachTheReplacementEndpoint dials from a pod, the node and a machine outside the cluster,
+// over every frontend, in both families.
 func TestDialsToEveryFrontendReachTheReplacementEndpoint(t *testing.T) {
 	for name, edit := range map[string]func(*model.Service){
 		"no restrictions":     func(*model.Service) {},
@@ -218,7 +218,7 @@ func TestDialsToEveryFrontendReachTheReplacementEndpoint(t *testing.T) {
 			unresponsive, alive := c.addUnresponsive(node), c.addServer(node, "alive")
 			clients := []*fabric.Namespace{c.addPod(node, "client").Namespace, node.Namespace, c.addHost("host", node)}
 			c.apply(service(web.withEverything, edit).Merge(endpoints(unresponsive)))
-			cleaning := startCleaning(t, node)
+			cleanup := startCleanup(t, node)
 			to := overNetworks(web.paths(node, allKinds...), "tcp", "sctp")
 			var requests sync.WaitGroup
 			for _, from := range clients {
@@ -235,8 +235,8 @@ func TestDialsToEveryFrontendReachTheReplacementEndpoint(t *testing.T) {
 			c.apply(endpoints(alive))
 			requests.Wait()
 			each := len(clients) * len(to) / 2
-			cleaning.waitFor(model.TCP, each)
-			cleaning.waitFor(model.SCTP, each)
+			cleanup.waitFor(model.TCP, each)
+			cleanup.waitFor(model.SCTP, each)
 		})
 	}
 }
@@ -247,7 +247,7 @@ func TestDialsToTheLastEndpointAreRefused(t *testing.T) {
 	node := c.nodes[0]
 	unresponsive, client := c.addUnresponsive(node), c.addPod(node, "client")
 	c.apply(service().Merge(endpoints(unresponsive)))
-	startCleaning(t, node)
+	startCleanup(t, node)
 	refusals := make(chan error)
 	go func() {
 		_, err := client.Request("tcp", netip.AddrPortFrom(web.addr(model.ClusterIP, model.IPv4), servicePort), dialTimeout)
@@ -267,7 +267,7 @@ func TestDialsTranslatedByOtherProgramsAreKept(t *testing.T) {
 	node := c.nodes[0]
 	unresponsive, alive, client := c.addUnresponsive(node), c.addServer(node, "alive"), c.addPod(node, "client")
 	c.apply(service().Merge(endpoints(unresponsive)))
-	cleaning := startCleaning(t, node)
+	cleanup := startCleanup(t, node)
 	foreign := netip.MustParseAddr("192.0.2.7")
 	addForeignDNAT(t, node, []path{{"tcp", netip.AddrPortFrom(foreign, 80)}}, unresponsive)
 	dialMany(t, client.Namespace, netip.AddrPortFrom(foreign, 80), 20)
@@ -278,18 +278,18 @@ func TestDialsTranslatedByOtherProgramsAreKept(t *testing.T) {
 	if got := ownDials.connected(time.Now().Add(dialTimeout)); got != 20 {
 		t.Errorf("%d of 20 clients of our Service connected", got)
 	}
-	cleaning.waitFor(model.TCP, 20)
-	if after := idsOf(t, node, foreign); len(before) != 20 || !sameIDs(before, after) || cleaning.count(model.TCP) != 20 {
-		t.Errorf("of %d foreign entries, %d remain; %d stale entries were deleted, want 20", len(before), len(after), cleaning.count(model.TCP))
+	cleanup.waitFor(model.TCP, 20)
+	if after := idsOf(t, node, foreign); len(before) != 20 || !sameIDs(before, after) || cleanup.count(model.TCP) != 20 {
+		t.Errorf("of %d foreign entries, %d remain; %d stale entries were deleted, want 20", len(before), len(after), cleanup.count(model.TCP))
 	}
 }
 
 // idsOf returns the status of the entries of connections to an address, by ID.
-func idsOf(t *testing.T, n *node, dialled netip.Addr) map[uint32]conntrack.Status {
+func idsOf(t *testing.T, n *node, origDst netip.Addr) map[uint32]conntrack.Status {
 	t.Helper()
 	ids := map[uint32]conntrack.Status{}
 	_, err := n.flows.Dump(t.Context(), conntrack.Filter{Protocol: model.TCP}, func(e *conntrack.Entry) bool {
-		if e.OrigDst().Addr() == dialled {
+		if e.OrigDst().Addr() == origDst {
 			ids[e.ID] = e.Status
 		}
 		return true
@@ -309,9 +309,9 @@ func sameIDs(before, after map[uint32]conntrack.Status) bool {
 	return len(before) > 0
 }
 
-// TestEstablishedConnectionsSurviveTheDeletionOfStaleDials has two thousand connections to an endpoint that is removed
-// a hundred times, and as many to another endpoint.
-func TestEstablishedConnectionsSurviveTheDeletionOfStaleDials(t *testing.T) {
+// TestEstablishedConnectionsSurviveTheDeletionOfStaleEntries has two thousand connections to an endpoint that is
+// removed a hundred times, and as many to another endpoint.
+func TestEstablishedConnectionsSurviveTheDeletionOfStaleEntries(t *testing.T) {
 	c := newCluster(t, 1)
 	node := c.nodes[0]
 	leaving, unresponsive, alive := c.addServer(node, "leaving"), c.addUnresponsive(node), c.addServer(node, "alive")
@@ -323,7 +323,7 @@ func TestEstablishedConnectionsSurviveTheDeletionOfStaleDials(t *testing.T) {
 		t.Fatalf("%d of 2000 clients connected", got)
 	}
 	before := idsOf(t, node, to.Addr())
-	cleaning := startCleaning(t, node)
+	cleanup := startCleanup(t, node)
 	c.apply(endpoints(unresponsive))
 	pending := dialMany(t, client.Namespace, to, 100)
 	waitForDials(t, node, 100)
@@ -331,7 +331,7 @@ func TestEstablishedConnectionsSurviveTheDeletionOfStaleDials(t *testing.T) {
 	if got := pending.connected(time.Now().Add(dialTimeout)); got != 100 {
 		t.Errorf("%d of 100 clients connected", got)
 	}
-	cleaning.waitFor(model.TCP, 100)
+	cleanup.waitFor(model.TCP, 100)
 	if after := idsOf(t, node, to.Addr()); len(before) != 2000 || !sameIDs(before, after) {
 		t.Errorf("some of %d entries of established connections were deleted", len(before))
 	}
@@ -372,8 +372,9 @@ func TestAPortOfAConnectionThatWasResetIsUsedAgain(t *testing.T) {
 			// The kernel itself deletes the entry of a reset connection after ten seconds, which is too short for this test.
 			must.Succeed(t, node.SetSysctl("net.netfilter.nf_conntrack_tcp_timeout_close", "600"))
 			if cleans {
-				node.owners.Snapshot().RemovedKnownSince = time.Now().Add(-conntrackgc.StaleDialWindow) // as if the proxy had run for that long
-				startCleaning(t, node)
+				// As if the proxy had run for that long.
+				node.serviceIndex.Snapshot().RemovalsRecordedSince = time.Now().Add(-conntrackgc.StaleEntryWindow)
+				startCleanup(t, node)
 			}
 			first := startDialFrom(t, client.Namespace, 20_000, to)
 			conn, err := listener.Accept()
@@ -444,7 +445,7 @@ func TestARollingRestartOfUnresponsivePodsLosesNoDial(t *testing.T) {
 			c.apply(service().Merge(endpoints(pods...)))
 			timeout := failingDialTimeout
 			if cleans {
-				startCleaning(t, node)
+				startCleanup(t, node)
 				timeout = dialTimeout
 			}
 			stop := make(chan struct{})

@@ -30,7 +30,7 @@ func TestEstablishedConnectionsAreNeverTouched(t *testing.T) {
 		}
 	}
 	for _, step := range []struct {
-		why    string
+		desc   string
 		change model.Change
 	}{
 		{"a second endpoint was added", endpoints(near, far)},
@@ -51,7 +51,7 @@ func TestEstablishedConnectionsAreNeverTouched(t *testing.T) {
 		{"the Service was created again", everything()},
 	} {
 		c.apply(step.change)
-		expectContinues(t, step.why, open)
+		expectContinues(t, step.desc, open)
 	}
 
 	c.restart(node)

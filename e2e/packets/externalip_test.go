@@ -78,14 +78,14 @@ func TestAClusterIPIsNeverTakenByAnExternalIP(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
 	client := c.addPod(c.nodes[0], "client").Namespace
-	thief, owner := c.addServer(c.nodes[0], "thief"), c.addServer(c.nodes[0], "owner")
-	stealing := func(s *model.Service) {
+	other, owner := c.addServer(c.nodes[0], "other"), c.addServer(c.nodes[0], "owner")
+	withClusterIPsOfWeb := func(s *model.Service) {
 		s.ExternalIPs = append(s.ExternalIPs, web.addrs(model.ClusterIP)...)
 		s.LoadBalancerIPs = append(s.LoadBalancerIPs, web.addrs(model.ClusterIP)...)
 	}
 	clients := []*fabric.Namespace{client, c.nodes[0].Namespace}
-	c.apply(olderApp.service(stealing, createdIn(2001)).Merge(olderApp.endpoints(thief)))
-	expect(t, "no Service has the ClusterIP yet", clients, paths, servedBy("thief"))
+	c.apply(olderApp.service(withClusterIPsOfWeb, createdIn(2001)).Merge(olderApp.endpoints(other)))
+	expect(t, "no Service has the ClusterIP yet", clients, paths, servedBy("other"))
 	c.apply(service(createdIn(2002)).Merge(endpoints(owner)))
 	expect(t, "a Service has the ClusterIP", clients, paths, servedBy("owner"))
 	c.apply(endpoints())
@@ -148,9 +148,9 @@ func TestAnOlderExternalIPOverridesNoLoadBalancerIPOrNodePort(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
 	n := c.nodes[0]
-	thief, owner := c.addServer(n, "thief"), c.addServer(n, "owner")
+	other, owner := c.addServer(n, "other"), c.addServer(n, "owner")
 	clients := []*fabric.Namespace{c.addPod(n, "client").Namespace, n.Namespace, c.addHost("host", n)}
-	c.apply(olderApp.endpoints(thief).Merge(youngerApp.endpoints(owner)))
+	c.apply(olderApp.endpoints(other).Merge(youngerApp.endpoints(owner)))
 	for name, test := range map[string]struct {
 		owned, stolen func(*model.Service)
 		to            []path
@@ -159,7 +159,7 @@ func TestAnOlderExternalIPOverridesNoLoadBalancerIPOrNodePort(t *testing.T) {
 		"a node port":        {youngerApp.withNodePorts, onNodePorts(youngerApp, n), youngerApp.paths(n, model.NodePort)},
 	} {
 		c.apply(olderApp.service(createdIn(2001), test.stolen).Merge(youngerApp.deletion()))
-		expect(t, name+": no other Service requests it", clients, test.to, servedBy("thief"))
+		expect(t, name+": no other Service requests it", clients, test.to, servedBy("other"))
 		c.apply(youngerApp.service(createdIn(2002), test.owned))
 		expect(t, name+": another Service gets it", clients, test.to, servedBy("owner"))
 		c.restart(n)
@@ -168,7 +168,7 @@ func TestAnOlderExternalIPOverridesNoLoadBalancerIPOrNodePort(t *testing.T) {
 		c.apply(olderApp.service(createdIn(2001), test.stolen, affinity(affinityHour)))
 		expect(t, name+": the older Service changes", clients, test.to, servedBy("owner"))
 		c.apply(youngerApp.service(createdIn(2002)))
-		expect(t, name+": the other Service releases it", clients, test.to, servedBy("thief"))
+		expect(t, name+": the other Service releases it", clients, test.to, servedBy("other"))
 		c.apply(olderApp.deletion())
 	}
 }

@@ -64,7 +64,8 @@ type flapping struct {
 	pods  int           // of each set
 	// If hasUnknownHistory is set, the proxy has just started and does not know which endpoints were removed before.
 	hasUnknownHistory bool
-	// If isOldKernel is set, the kernel deletes entries without a test, so a reply may arrive between two requests.
+	// If isOldKernel is set, the kernel cannot delete an entry conditionally (only if unreplied), so a reply may arrive
+	// between the proxy's check and its deletion.
 	isOldKernel bool
 }
 
@@ -87,20 +88,20 @@ func (f flapping) run(t *testing.T, dials int) {
 			sets[i] = append(sets[i], server)
 		}
 	}
-	unresponsive := c.addUnresponsive(serverNode) // in both sets for ten seconds, and in none for as long
+	unresponsive := c.addUnresponsive(serverNode) // in both sets for ten seconds, then in none for ten seconds, and so on
 	lossyPath, err := c.fabric.AddLossyPath("long-way", clientNode.Node, serverNode.Node)
 	must.Succeed(t, err)
 	lossyPath.SetImpairment(f.delay, 0.02)
 	c.apply(service().Merge(endpoints(append(sets[0], unresponsive)...)))
 	deletions := countDeletedEntries(t, clientNode.Namespace)
 	if !f.hasUnknownHistory {
-		clientNode.owners.Snapshot().RemovedKnownSince = time.Now().Add(-conntrackgc.StaleDialWindow)
+		clientNode.serviceIndex.Snapshot().RemovalsRecordedSince = time.Now().Add(-conntrackgc.StaleEntryWindow)
 	}
 	var table conntrack.Table = clientNode.flows
 	if f.isOldKernel {
 		table = oldKernel{clientNode.flows}
 	}
-	cleaning := startCleaningIn(t, clientNode, table)
+	cleanup := startCleanupOf(t, clientNode, table)
 
 	var to []netip.AddrPort
 	for _, family := range model.Families {
@@ -128,10 +129,10 @@ func (f flapping) run(t *testing.T, dials int) {
 	}
 	c.apply(endpoints(sets[0]...))
 	load.exchanges.Wait()
-	wait.Until(t, "stale entries of connections to the unresponsive pod are deleted", func() bool { return cleaning.count(model.TCP) > 0 })
+	wait.Until(t, "stale entries of connections to the unresponsive pod are deleted", func() bool { return cleanup.count(model.TCP) > 0 })
 	t.Logf("%d switches, %d dials: %d replied, %d hung after connecting, %d never connected (%v); %d stale entries deleted; "+
 		"the kernel reported %d entries deleted by request: %d unreplied, %d closed, %d open; %d packets were lost on the link",
-		switches, dials, load.replied.Load(), load.hung.Load(), load.failed.Load(), load.failure.Load(), cleaning.count(model.TCP),
+		switches, dials, load.replied.Load(), load.hung.Load(), load.failed.Load(), load.failure.Load(), cleanup.count(model.TCP),
 		deletions.unreplied.Load()+deletions.closed.Load()+deletions.open.Load(), deletions.unreplied.Load(), deletions.closed.Load(),
 		deletions.open.Load(), lossyPath.Dropped())
 	tolerated := int64(0)
@@ -149,9 +150,9 @@ func (f flapping) run(t *testing.T, dials int) {
 }
 
 // startEchoServer starts an echo server on a machine.
-func startEchoServer(t *testing.T, on *fabric.Namespace) {
+func startEchoServer(t *testing.T, namespace *fabric.Namespace) {
 	t.Helper()
-	listener, err := on.Listen("tcp", fmt.Sprint(":", podPort))
+	listener, err := namespace.Listen("tcp", fmt.Sprint(":", podPort))
 	must.Succeed(t, err)
 	var serving sync.WaitGroup
 	t.Cleanup(func() { _ = listener.Close(); serving.Wait() })
@@ -169,8 +170,8 @@ func startEchoServer(t *testing.T, on *fabric.Namespace) {
 	})
 }
 
-// echoClients are clients that connect, send a byte, wait for the response and reset the connection, so that its port is
-// free again.
+// echoClients are clients that connect, send a byte, wait for the response and reset the connection, so that its port
+// is free again.
 type echoClients struct {
 	to      []netip.AddrPort
 	timeout time.Duration
@@ -251,10 +252,10 @@ func (c *echoClients) exchange(conn *os.File) {
 type deletedEntries struct{ unreplied, closed, open atomic.Int64 }
 
 // countDeletedEntries counts until the test ends. It parses the kernel's messages itself, not with the code under test.
-func countDeletedEntries(t *testing.T, on *fabric.Namespace) *deletedEntries {
+func countDeletedEntries(t *testing.T, namespace *fabric.Namespace) *deletedEntries {
 	t.Helper()
 	const groupDestroy = 3
-	socket, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: on.FD()})
+	socket, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: namespace.FD()})
 	must.Succeed(t, err)
 	must.Succeed(t, socket.SetReadBuffer(8<<20))
 	must.Succeed(t, socket.JoinGroup(groupDestroy))

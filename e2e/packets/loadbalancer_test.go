@@ -22,29 +22,29 @@ func clientRanges(clients ...*fabric.Namespace) func(*model.Service) {
 func TestSourceRangesRestrictWhoMayDialALoadBalancerIP(t *testing.T) {
 	t.Parallel()
 	r := newRefusals(t)
-	stranger := r.addHost("stranger", r.nodes[0])
+	otherHost := r.addHost("stranger", r.nodes[0])
 	balancer := web.paths(r.nodes[0], model.LoadBalancerIP)
 	otherPaths := web.paths(r.nodes[0], model.ClusterIP, model.NodePort, model.ExternalIP)
 	for _, test := range []struct {
-		why             string
+		desc            string
 		edit            func(*model.Service)
 		allowed, barred []*fabric.Namespace
 	}{
-		{"no range", func(*model.Service) {}, []*fabric.Namespace{r.pod, r.node, r.host, stranger}, nil},
-		{"the host", clientRanges(r.host), []*fabric.Namespace{r.host}, []*fabric.Namespace{r.pod, r.node, stranger}},
-		{"the pod", clientRanges(r.pod), []*fabric.Namespace{r.pod}, []*fabric.Namespace{r.host, r.node, stranger}},
-		{"the node", clientRanges(r.node), []*fabric.Namespace{r.node}, []*fabric.Namespace{r.pod, r.host, stranger}},
-		{"the pod and the node", clientRanges(r.pod, r.node), []*fabric.Namespace{r.pod, r.node}, []*fabric.Namespace{r.host, stranger}},
+		{"no range", func(*model.Service) {}, []*fabric.Namespace{r.pod, r.node, r.host, otherHost}, nil},
+		{"the host", clientRanges(r.host), []*fabric.Namespace{r.host}, []*fabric.Namespace{r.pod, r.node, otherHost}},
+		{"the pod", clientRanges(r.pod), []*fabric.Namespace{r.pod}, []*fabric.Namespace{r.host, r.node, otherHost}},
+		{"the node", clientRanges(r.node), []*fabric.Namespace{r.node}, []*fabric.Namespace{r.pod, r.host, otherHost}},
+		{"the pod and the node", clientRanges(r.pod, r.node), []*fabric.Namespace{r.pod, r.node}, []*fabric.Namespace{r.host, otherHost}},
 		{"all pods, and some of the machines", sourceRanges("10.244.0.0/16", "172.30.0.0/25", "fd00:244::/32", "fd00:30::/121"),
-			[]*fabric.Namespace{r.pod, r.node}, []*fabric.Namespace{r.host, stranger}},
+			[]*fabric.Namespace{r.pod, r.node}, []*fabric.Namespace{r.host, otherHost}},
 		{"all addresses, in two halves", sourceRanges("0.0.0.0/1", "128.0.0.0/1", "::/1", "8000::/1"),
-			[]*fabric.Namespace{r.pod, r.node, r.host, stranger}, nil},
-		{"no client here", sourceRanges("192.0.2.0/24", "2001:db8:ffff::/48"), nil, []*fabric.Namespace{r.pod, r.node, r.host, stranger}},
+			[]*fabric.Namespace{r.pod, r.node, r.host, otherHost}, nil},
+		{"no client here", sourceRanges("192.0.2.0/24", "2001:db8:ffff::/48"), nil, []*fabric.Namespace{r.pod, r.node, r.host, otherHost}},
 	} {
 		r.apply(service(web.withEverything, test.edit).Merge(endpoints(r.near)))
-		expect(t, "in the ranges: "+test.why, test.allowed, balancer, servedBy("near"))
-		expect(t, "not in the ranges: "+test.why, test.barred, balancer, timesOut)
-		expect(t, "other frontends; ranges: "+test.why, []*fabric.Namespace{r.pod, r.node, r.host, stranger}, otherPaths, servedBy("near"))
+		expect(t, "in the ranges: "+test.desc, test.allowed, balancer, servedBy("near"))
+		expect(t, "not in the ranges: "+test.desc, test.barred, balancer, timesOut)
+		expect(t, "other frontends; ranges: "+test.desc, []*fabric.Namespace{r.pod, r.node, r.host, otherHost}, otherPaths, servedBy("near"))
 	}
 }
 

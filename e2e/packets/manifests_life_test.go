@@ -94,7 +94,7 @@ func TestSourceRangesAsTheirOwnersWriteThem(t *testing.T) {
 	to := web.paths(m.nodes[0], model.LoadBalancerIP)
 	const allPods, allHosts = `10.244.0.0/16, "fd00:244::/32"`, `172.30.0.0/16, "fd00:30::/32"`
 	for _, test := range []struct {
-		why, ranges     string
+		desc, ranges    string
 		allowed, barred []*fabric.Namespace
 	}{
 		{"all pods", allPods, pods, hosts},
@@ -106,7 +106,7 @@ func TestSourceRangesAsTheirOwnersWriteThem(t *testing.T) {
 			`172.30.0.0/17, 172.30.128.0/17, 172.30.0.0/17, "fd00:30::/33", "fd00:30:8000::/33"`, hosts, pods},
 	} {
 		m.setService(manifest{spec: everything.spec + ", loadBalancerSourceRanges: [" + test.ranges + "]", ingress: vip})
-		expect(t, "in the ranges: "+test.why, test.allowed, to, servedBy("near"))
-		expect(t, "not in the ranges: "+test.why, test.barred, to, timesOut)
+		expect(t, "in the ranges: "+test.desc, test.allowed, to, servedBy("near"))
+		expect(t, "not in the ranges: "+test.desc, test.barred, to, timesOut)
 	}
 }

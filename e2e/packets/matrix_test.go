@@ -131,8 +131,8 @@ func TestAPodOfAnotherNodeIsOutsideInNodeCIDRMode(t *testing.T) {
 	config.LocalTraffic = ruleset.LocalTraffic{PodCIDRs: true}
 	c := setUp(t, setup{nodes: 2, config: config})
 	near, far := c.addServer(c.nodes[0], "near"), c.addServer(c.nodes[1], "far")
-	stranger := c.addPod(c.nodes[1], "stranger")
+	otherPod := c.addPod(c.nodes[1], "stranger")
 	c.apply(web.service(web.withNodePorts, externalLocal).Merge(web.endpoints(near, far)))
-	expect(t, "a pod of another node dials this node's port", []*fabric.Namespace{stranger.Namespace},
+	expect(t, "a pod of another node dials this node's port", []*fabric.Namespace{otherPod.Namespace},
 		web.paths(c.nodes[0], model.NodePort), local.expectation(c.nodes[0], near, far))
 }

@@ -20,20 +20,20 @@ func TestAFrontendWithTheNumberOfANodePort(t *testing.T) {
 			config := clusterCIDR()
 			config.NodePorts = addresses
 			c := newTwoNodes(t, setup{config: config})
-			namesake := app{"namesake", 11}
+			samePort := app{"same-port", 11}
 			onThatPort := func(s *model.Service) {
 				for i := range s.Ports {
 					s.Ports[i].Port = web.nodePort()
 				}
 			}
 			c.apply(web.service(web.withNodePorts, affinity(affinityHour)).Merge(web.endpoints(c.near)))
-			c.apply(namesake.service(namesake.withExternalIPs, namesake.withLoadBalancer, onThatPort).
-				Merge(namesake.endpoints(c.far)))
+			c.apply(samePort.service(samePort.withExternalIPs, samePort.withLoadBalancer, onThatPort).
+				Merge(samePort.endpoints(c.far)))
 			var external []path
 			for _, kind := range []model.FrontendKind{model.ExternalIP, model.LoadBalancerIP} {
-				external = append(external, pathsTo(web.nodePort(), namesake.addrs(kind)...)...)
+				external = append(external, pathsTo(web.nodePort(), samePort.addrs(kind)...)...)
 			}
-			internal := pathsTo(web.nodePort(), namesake.addrs(model.ClusterIP)...)
+			internal := pathsTo(web.nodePort(), samePort.addrs(model.ClusterIP)...)
 			for range 2 {
 				for _, clients := range [][]*fabric.Namespace{c.pod, c.node, c.host} {
 					expect(t, "the other Service's ClusterIP", clients, internal, servedBy("far"))
@@ -42,9 +42,9 @@ func TestAFrontendWithTheNumberOfANodePort(t *testing.T) {
 				}
 			}
 			expect(t, "a pod dials the other Service's ClusterIP", c.pod, internal, seenAs(c.pod[0]))
-			c.apply(namesake.service(namesake.withExternalIPs, namesake.withLoadBalancer, onThatPort, externalLocal))
+			c.apply(samePort.service(samePort.withExternalIPs, samePort.withLoadBalancer, onThatPort, externalLocal))
 			expect(t, "a pod's short circuit to the other Service", c.pod, external, seenAs(c.pod[0]))
-			c.apply(namesake.endpoints())
+			c.apply(samePort.endpoints())
 			expect(t, "the other Service has no endpoint", c.host, overNetworks(internal, "tcp"), refused)
 			expect(t, "the node port", c.host, web.paths(c.nodes[0], model.NodePort), servedBy("near"))
 		})

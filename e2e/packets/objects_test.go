@@ -59,12 +59,15 @@ func (a app) addrs(kind model.FrontendKind) []netip.Addr {
 
 func (a app) nodePort() uint16 { return 30000 + uint16(a.number) }
 
-func (a app) object() model.ObjectName { return model.ObjectName{Namespace: "default", Name: a.name} }
+func (a app) objectName() model.ObjectName {
+	return model.ObjectName{Namespace: "default", Name: a.name}
+}
 
-// service returns the Service in both families, with all protocols on one port number. It has only a ClusterIP.
+// service returns the change that applies the Service in both families, with all protocols on one port number. It has
+// only a ClusterIP.
 func (a app) service(edit ...func(*model.Service)) model.Change {
 	s := &model.Service{
-		Name:       a.object(),
+		Name:       a.objectName(),
 		ClusterIPs: a.addrs(model.ClusterIP),
 		Ports: []model.ServicePort{
 			{Name: "tcp", Protocol: model.TCP, Port: servicePort},
@@ -118,21 +121,22 @@ func sourceRanges(prefixes ...string) func(*model.Service) {
 
 // deletion returns the change that deletes the Service and keeps its EndpointSlices.
 func (a app) deletion() model.Change {
-	return model.Change{Services: map[model.ObjectName]*model.Service{a.object(): nil}}
+	return model.Change{Services: map[model.ObjectName]*model.Service{a.objectName(): nil}}
 }
 
-// endpoints returns the EndpointSlices that make exactly the given pods the Service's ready endpoints.
+// endpoints returns the change that makes exactly the given pods the Service's ready endpoints.
 func (a app) endpoints(pods ...*pod) model.Change {
 	return a.slices(pods, model.Endpoint{Ready: true, Serving: true})
 }
 
-// slices returns the EndpointSlices with the pods as the Service's endpoints, all with the same conditions.
-func (a app) slices(pods []*pod, condition model.Endpoint) model.Change {
+// slices returns the change that applies EndpointSlices with the pods as the Service's endpoints, all with the same
+// conditions.
+func (a app) slices(pods []*pod, conditions model.Endpoint) model.Change {
 	change := model.Change{Slices: map[model.ObjectName]*model.EndpointSlice{}}
 	for _, family := range model.Families {
 		slice := &model.EndpointSlice{
 			Name:    model.ObjectName{Namespace: "default", Name: a.name + "-" + family.String()},
-			Service: a.object(),
+			Service: a.objectName(),
 			Family:  family,
 			Ports: []model.SlicePort{
 				{Name: "tcp", Protocol: model.TCP, Port: podPort},
@@ -141,7 +145,7 @@ func (a app) slices(pods []*pod, condition model.Endpoint) model.Change {
 			},
 		}
 		for _, p := range pods {
-			endpoint := condition
+			endpoint := conditions
 			endpoint.Node, endpoint.Zone = p.Node.Name, p.zone
 			slice.Endpoints = append(slice.Endpoints, model.SliceEndpoint{Addr: addrOf(p.Namespace, family), Endpoint: endpoint})
 		}
@@ -150,7 +154,7 @@ func (a app) slices(pods []*pod, condition model.Endpoint) model.Change {
 	return change
 }
 
-// service and endpoints return the objects of web.
+// service and endpoints return the changes that apply web and its endpoints.
 func service(edit ...func(*model.Service)) model.Change { return web.service(edit...) }
 
 func endpoints(pods ...*pod) model.Change { return web.endpoints(pods...) }

@@ -41,11 +41,11 @@ func pathsTo(port uint16, addrs ...netip.Addr) []path {
 }
 
 // paths returns the ways to dial the Service by frontends of some kinds; it dials node ports on one node.
-func (a app) paths(on *node, kinds ...model.FrontendKind) []path {
+func (a app) paths(n *node, kinds ...model.FrontendKind) []path {
 	var all []path
 	for _, kind := range kinds {
 		if kind == model.NodePort {
-			all = append(all, pathsTo(a.nodePort(), on.IPv4, on.IPv6)...)
+			all = append(all, pathsTo(a.nodePort(), n.IPv4, n.IPv6)...)
 			continue
 		}
 		all = append(all, pathsTo(servicePort, a.addrs(kind)...)...)

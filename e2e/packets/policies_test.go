@@ -99,8 +99,8 @@ func TestTopologyKeysHoldForEveryFrontend(t *testing.T) {
 	c := newTwoNodes(t, setup{config: clusterCIDR()})
 	allPaths := append(web.paths(c.nodes[0], model.ClusterIP), c.external...)
 	for _, step := range []struct {
-		why, want string
-		endpoints []*pod
+		desc, want string
+		endpoints  []*pod
 	}{
 		{"an endpoint in the zone", "near", []*pod{c.near, c.far}},
 		{"no endpoint in the zone", "far", []*pod{c.far}},
@@ -109,7 +109,7 @@ func TestTopologyKeysHoldForEveryFrontend(t *testing.T) {
 		c.apply(service(web.withEverything, topologyKeys(policy.Zone, policy.AnyNode)).Merge(endpoints(step.endpoints...)))
 		for _, clients := range [][]*fabric.Namespace{c.pod, c.node, c.host} {
 			for range 4 {
-				expect(t, step.why, clients, allPaths, servedBy(step.want))
+				expect(t, step.desc, clients, allPaths, servedBy(step.want))
 			}
 		}
 	}

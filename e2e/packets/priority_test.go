@@ -33,7 +33,7 @@ func TestNoPacketLeavesWithAPriorityOfOurs(t *testing.T) {
 	node := c.nodes[0]
 	runNFT(t, node, priorityCounters, "-f", "-")
 	for _, test := range []struct {
-		why  string
+		desc string
 		edit func(*model.Service)
 	}{
 		{"both policies Cluster", func(*model.Service) {}},
@@ -44,13 +44,13 @@ func TestNoPacketLeavesWithAPriorityOfOurs(t *testing.T) {
 		c.apply(service(web.withEverything, test.edit).Merge(endpoints(c.near, c.far)))
 		before := counterPackets(t, node, "any")
 		for range 2 {
-			expect(t, test.why, c.clients(), web.paths(node, allKinds...), succeeds)
+			expect(t, test.desc, c.clients(), web.paths(node, allKinds...), succeeds)
 		}
 		if got := counterPackets(t, node, "ours"); got != "0" {
-			t.Errorf("%s: %s packets left with one of our priorities", test.why, got)
+			t.Errorf("%s: %s packets left with one of our priorities", test.desc, got)
 		}
 		if counterPackets(t, node, "any") == before {
-			t.Errorf("%s: no packet left, so nothing was tested", test.why)
+			t.Errorf("%s: no packet left, so nothing was tested", test.desc)
 		}
 	}
 	sendWithPriority(t, node.Namespace, c.far, 5)

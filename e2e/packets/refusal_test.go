@@ -83,7 +83,7 @@ func TestAPortWithoutAnyEndpointIsRefusedOnEveryFrontend(t *testing.T) {
 	allPaths := web.paths(r.nodes[0], allKinds...)
 	unready := web.slices([]*pod{r.near, r.far}, model.Endpoint{})
 	for _, test := range []struct {
-		why    string
+		desc   string
 		change model.Change
 	}{
 		{"a Service without slices", service(web.withEverything)},
@@ -95,7 +95,7 @@ func TestAPortWithoutAnyEndpointIsRefusedOnEveryFrontend(t *testing.T) {
 		{"no endpoint again", service(web.withEverything).Merge(endpoints())},
 	} {
 		r.apply(test.change)
-		expect(t, test.why, r.clients(), allPaths, refused)
+		expect(t, test.desc, r.clients(), allPaths, refused)
 	}
 	r.apply(endpoints(r.near))
 	expect(t, "an endpoint was added", r.clients(), allPaths, servedBy("near"))
@@ -150,7 +150,7 @@ func TestUndefinedPortsOfAClusterIPAreRefused(t *testing.T) {
 	r := newRefusals(t)
 	onlyTCP := func(s *model.Service) { s.Ports = s.Ports[:1] }
 	for _, test := range []struct {
-		why    string
+		desc   string
 		change model.Change
 	}{
 		{"with endpoints", service(onlyTCP).Merge(endpoints(r.near))},
@@ -158,8 +158,8 @@ func TestUndefinedPortsOfAClusterIPAreRefused(t *testing.T) {
 		{"dropped by policy on its own port", service(onlyTCP, internalLocal).Merge(endpoints(r.far))},
 	} {
 		r.apply(test.change)
-		expect(t, "a protocol that the Service does not define, "+test.why, r.clients(), overNetworks(paths, "udp", "sctp"), refused)
-		expect(t, "a port that the Service does not define, "+test.why, r.clients(), pathsTo(81, web.addrs(model.ClusterIP)...), refused)
+		expect(t, "a protocol that the Service does not define, "+test.desc, r.clients(), overNetworks(paths, "udp", "sctp"), refused)
+		expect(t, "a port that the Service does not define, "+test.desc, r.clients(), pathsTo(81, web.addrs(model.ClusterIP)...), refused)
 	}
 }
 

@@ -80,7 +80,7 @@ func TestAProbeWithoutAGracePeriodEndsAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := process.Wait(); err != nil {
-		t.Errorf("the probe ended with %v", err)
+		t.Errorf("the probe exited with %v", err)
 	}
 }
 

@@ -280,12 +280,12 @@ func (tb *testbed) waitForUnreplied(want bool) {
 }
 
 // expectExplained checks that explain on node-1 names the reason why an endpoint on an unreachable node is skipped.
-func (tb *testbed) expectExplained(on *fabric.Node, endpoint netip.Addr) {
+func (tb *testbed) expectExplained(node *fabric.Node, endpoint netip.Addr) {
 	tb.t.Helper()
 	output, err := tb.nodes[0].Run(exec.Command(tb.program, "explain", "default/web", "--node", tb.nodes[0].Name, "--manifests", tb.manifests,
 		"--why", endpoint.String()))
 	if err != nil || !strings.Contains(output, "which has not replied to this node since") ||
-		!strings.Contains(output, "make "+on.Name+" reachable from "+tb.nodes[0].Name) {
+		!strings.Contains(output, "make "+node.Name+" reachable from "+tb.nodes[0].Name) {
 		tb.t.Errorf("explain --why %s printed: %s (%v)", endpoint, output, err)
 	}
 }

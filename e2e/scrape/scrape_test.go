@@ -71,7 +71,7 @@ func TestOnlyAuthorizedClientsReadTheMetrics(t *testing.T) {
 	must.Succeed(t, err)
 	elsewhere, err := network.AddHost("elsewhere", machine)
 	must.Succeed(t, err)
-	api := site.New(t, site.Config{On: outside.Namespace})
+	api := site.New(t, site.Config{Namespace: outside.Namespace})
 	manifests := filepath.Join("..", "..", "manifests")
 	for _, file := range []string{"access.yaml", "monitoring/proxy/metrics-access.yaml"} {
 		api.Kubectl(t, "apply", "-f", filepath.Join(manifests, file))
@@ -83,7 +83,7 @@ func TestOnlyAuthorizedClientsReadTheMetrics(t *testing.T) {
 		"--own-tables", "never", "--cluster-cidr", fabric.PodsIPv4.String(), "--secure-metrics-bind-address", componentAddress(t, manifests)))
 	proxy.Log.WaitFor(t, "the first sync is in the kernel")
 
-	reader, stranger := tokenOf(t, api, "vicinity-metrics-reader"), tokenOf(t, api, "stranger")
+	reader, withoutRole := tokenOf(t, api, "vicinity-metrics-reader"), tokenOf(t, api, "stranger")
 	otherAudience := tokenOf(t, api, "vicinity-metrics-reader", "--audience", "elsewhere")
 	for _, address := range []string{machine.IPv4.String(), machine.IPv6.String()} {
 		s := newScraper(outside.Namespace, address)
@@ -96,7 +96,7 @@ func TestOnlyAuthorizedClientsReadTheMetrics(t *testing.T) {
 			want        int
 		}{
 			"the account of the component": {"/metrics", reader, 200},
-			"an account without the role":  {"/metrics", stranger, 403},
+			"an account without the role":  {"/metrics", withoutRole, 403},
 			"a token for another audience": {"/metrics", otherAudience, 401},
 			"an invalid token":             {"/metrics", "abc", 401},
 			"no token":                     {"/metrics", "", 401},

@@ -45,8 +45,8 @@ func (s *Site) Shell(ctx context.Context, commands string, variables ...string) 
 
 // run runs a command on the machine of the control plane.
 func (s *Site) run(command *exec.Cmd) (string, error) {
-	if s.config.On != nil {
-		return s.config.On.Run(command)
+	if s.config.Namespace != nil {
+		return s.config.Namespace.Run(command)
 	}
 	var output, stderr bytes.Buffer
 	command.Stdout, command.Stderr = &output, &stderr

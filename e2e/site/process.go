@@ -38,8 +38,8 @@ func Start(t testing.TB, machine *fabric.Namespace, command *exec.Cmd) *Process 
 	return &Process{process, log, machine}
 }
 
-// HasEnded reports whether the program has ended.
-func (p *Process) HasEnded() bool {
+// HasExited reports whether the program has exited.
+func (p *Process) HasExited() bool {
 	select {
 	case <-p.Done():
 		return true
@@ -52,8 +52,8 @@ func (p *Process) HasEnded() bool {
 func (p *Process) WaitFor(t testing.TB, what string, step func() error) {
 	t.Helper()
 	wait.Success(t, what, func() error {
-		if p.HasEnded() {
-			t.Fatalf("the program ended (%s) before: %s; output:\n%s", p.State(), what, p.Log)
+		if p.HasExited() {
+			t.Fatalf("the program exited (%s) before: %s; output:\n%s", p.State(), what, p.Log)
 		}
 		return step()
 	})

@@ -31,8 +31,8 @@ import (
 
 // Config configures a site.
 type Config struct {
-	// On is the machine of the control plane. nil means this machine, where it listens on loopback.
-	On *fabric.Namespace
+	// Namespace is the network namespace of the control plane. nil means this machine's, where it listens on loopback.
+	Namespace *fabric.Namespace
 	// Controllers starts Kubernetes' controllers. Without them only the API works.
 	Controllers bool
 	// Audit is an audit policy in YAML for the requests that Audited returns. If empty, nothing is audited.
@@ -108,8 +108,8 @@ func (s *Site) start(ctx context.Context) (err error) {
 	config := controlplane.Config{
 		Dir: s.dir, Programs: s.Programs, Controllers: s.config.Controllers, APIServerFlags: s.config.Flags,
 	}
-	if s.config.On != nil {
-		config.Netns, config.Address = s.config.On, s.config.On.IPv4
+	if s.config.Namespace != nil {
+		config.Netns, config.Address = s.config.Namespace, s.config.Namespace.IPv4
 	}
 	if s.config.Audit != "" {
 		policy := filepath.Join(s.dir, "audit-policy.yaml")

@@ -89,7 +89,7 @@ var _ = Describe("The admission webhook", Label(needsWebhook), func() {
 	})
 
 	It("misses no request while it is restarted", Serial, func(ctx SpecContext) {
-		stream := startCreates(ctx)
+		stream := startDryRunClients(ctx)
 		before, failedOpen := webhookPods(ctx), kube.failedOpen(ctx)
 		Expect(before).To(HaveLen(replicas))
 		restartWebhook(ctx)
@@ -104,7 +104,7 @@ var _ = Describe("The admission webhook", Label(needsWebhook), func() {
 	})
 
 	It("blocks no request while all replicas are gone, and reviews requests again afterwards", Serial, func(ctx SpecContext) {
-		stream := startCreates(ctx)
+		stream := startDryRunClients(ctx)
 		before, failedOpen := webhookPods(ctx), kube.failedOpen(ctx)
 		Expect(before).To(HaveLen(replicas))
 		for _, pod := range before {

@@ -50,7 +50,7 @@ var _ = Describe("Session affinity", func() {
 		// Remove the endpoints one by one: in the end the client has moved away from every endpoint that it had affinity to.
 		for range servers {
 			kept := expectOneServer(ctx, "kept", podClients[0], to)
-			server := servers.where(func(p probe) bool { return p.name == kept })
+			server := servers.where(func(p testPod) bool { return p.name == kept })
 			Expect(server).To(HaveLen(1), "the server %s", kept)
 			server[0].setReady(ctx, false)
 			Eventually(func(g Gomega) {
@@ -80,7 +80,7 @@ var _ = Describe("Session affinity", func() {
 })
 
 // expectOneServer waits until a single server replies to a whole sample of connections, and returns its name.
-func expectOneServer(ctx context.Context, desc string, client probe, to target) string {
+func expectOneServer(ctx context.Context, desc string, client testPod, to target) string {
 	GinkgoHelper()
 	var name string
 	Eventually(func(g Gomega) {

@@ -47,7 +47,7 @@ var _ = Describe("A ClusterIP", func() {
 		expectServers(ctx, "one is ready again", podClients, clusterIPs(service), servers[:1])
 	})
 
-	It("belongs to no Service after its own was deleted", func(ctx SpecContext) {
+	It("is no longer served after its Service was deleted", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		servers := kube.startPods(ctx, namespace, serversOn(kube.nodes[:1])...)
 		service := newService(ctx, namespace)

@@ -15,7 +15,7 @@ import (
 type outcome struct {
 	results
 	err    error // of the request to the client's control API
-	client probe
+	client testPod
 	to     target
 }
 
@@ -25,19 +25,19 @@ func (o outcome) String() string { return fmt.Sprintf("%s to %s: %s", o.client, 
 const maxConcurrent = 8
 
 // dialAll makes every client dial every target.
-func dialAll(ctx context.Context, clients probes, targets []target, how dialling) []outcome {
+func dialAll(ctx context.Context, clients testPods, targets []target, how dialling) []outcome {
 	GinkgoHelper()
 	return dialSome(ctx, clients, targets, how, maxConcurrent)
 }
 
 // dialTogether makes every client dial every target, all at the same time, so that all of them see a concurrent change
 // to the same extent.
-func dialTogether(ctx context.Context, clients probes, targets []target, how dialling) []outcome {
+func dialTogether(ctx context.Context, clients testPods, targets []target, how dialling) []outcome {
 	GinkgoHelper()
 	return dialSome(ctx, clients, targets, how, len(clients)*len(targets))
 }
 
-func dialSome(ctx context.Context, clients probes, targets []target, how dialling, limit int) []outcome {
+func dialSome(ctx context.Context, clients testPods, targets []target, how dialling, limit int) []outcome {
 	GinkgoHelper()
 	Expect(clients).NotTo(BeEmpty(), "clients")
 	Expect(targets).NotTo(BeEmpty(), "targets")

@@ -16,36 +16,36 @@ import (
 )
 
 var _ = Describe("External changes of the tables", Serial, func() {
-	deeds := []string{"flush-services", "flush-table", "delete-table"}
+	actions := []string{"flush-services", "flush-table", "delete-table"}
 
 	It("are rejected by the kernel if the tables have an owner", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		servers := kube.startPods(ctx, namespace, serversOn(kube.oneOfEachZone())...)
 		service := newService(ctx, namespace, nodePort)
-		on := kube.nodes[0]
+		n := kube.nodes[0]
 		expectServers(ctx, "before", podClients, clusterIPs(service), servers)
-		clients := startSteady(ctx, podClients.on(on), append(clusterIPs(service), nodePorts(service, on)...))
-		for _, deed := range deeds {
-			expectOutcome(sabotageOn(ctx, namespace, on, deed), sabotage.Rejected)
+		clients := startSteady(ctx, podClients.on(n), append(clusterIPs(service), nodePorts(service, n)...))
+		for _, action := range actions {
+			expectOutcome(sabotageOn(ctx, namespace, n, action), sabotage.Rejected)
 		}
 		clients.expectNoneLost("during the attempts")
-		expectServers(ctx, "after", podClients.on(on), clusterIPs(service), servers)
+		expectServers(ctx, "after", podClients.on(n), clusterIPs(service), servers)
 	})
 
 	It("are repaired without a restart if the tables have no owner", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		servers := kube.startPods(ctx, namespace, serversOn(kube.oneOfEachZone())...)
 		service := newService(ctx, namespace, nodePort)
-		on := kube.nodes[0]
+		n := kube.nodes[0]
 		kube.withProxyFlags(ctx, "--own-tables=never")
 		expectServers(ctx, "before", podClients, clusterIPs(service), servers)
-		restarts := restartsOn(ctx, on)
-		for _, deed := range deeds {
-			expectOutcome(sabotageOn(ctx, namespace, on, deed), sabotage.Done)
-			expectServers(ctx, deed, podClients.on(on), clusterIPs(service), servers)
-			expectServers(ctx, deed, nodeClients.notOn(on)[:1], nodePorts(service, on), servers)
+		restarts := restartsOn(ctx, n)
+		for _, action := range actions {
+			expectOutcome(sabotageOn(ctx, namespace, n, action), sabotage.Done)
+			expectServers(ctx, action, podClients.on(n), clusterIPs(service), servers)
+			expectServers(ctx, action, nodeClients.notOn(n)[:1], nodePorts(service, n), servers)
 		}
-		Expect(restartsOn(ctx, on)).To(Equal(restarts), "restarts of the proxy on %s, by pod", on.name)
+		Expect(restartsOn(ctx, n)).To(Equal(restarts), "restarts of the proxy on %s, by pod", n.name)
 	})
 })
 
@@ -60,9 +60,9 @@ func expectOutcome(output, outcome string) {
 
 // sabotageOn runs `probe sabotage` in a pod with the node's network namespace and the right to change its tables. It
 // returns the output.
-func sabotageOn(ctx context.Context, namespace string, on node, action string) string {
+func sabotageOn(ctx context.Context, namespace string, n node, action string) string {
 	GinkgoHelper()
-	pod := newPod("saboteur-"+action, on, inNodeNetwork, func(pod *corev1.Pod) {
+	pod := newPod("saboteur-"+action, n, inNodeNetwork, func(pod *corev1.Pod) {
 		container := &pod.Spec.Containers[0]
 		container.Args = []string{"sabotage", action}
 		container.ReadinessProbe = nil
@@ -88,11 +88,11 @@ func sabotageOn(ctx context.Context, namespace string, on node, action string) s
 }
 
 // restartsOn returns the restart counts of the proxy on a node, by pod.
-func restartsOn(ctx context.Context, on node) map[string]int32 {
+func restartsOn(ctx context.Context, n node) map[string]int32 {
 	GinkgoHelper()
 	restarts := map[string]int32{}
 	for _, pod := range kube.proxyPods(ctx) {
-		if pod.Spec.NodeName == on.name {
+		if pod.Spec.NodeName == n.name {
 			for _, status := range pod.Status.ContainerStatuses {
 				restarts[pod.Name] += status.RestartCount
 			}

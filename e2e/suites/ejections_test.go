@@ -31,14 +31,14 @@ type outage struct {
 }
 
 func recordOutage(nodes []node) {
-	for _, on := range nodes {
-		outages = append(outages, outage{node: on.name, from: time.Now()})
+	for _, n := range nodes {
+		outages = append(outages, outage{node: n.name, from: time.Now()})
 	}
 }
 
 func recordReturn(nodes []node) {
 	for i := range outages {
-		if outages[i].to.IsZero() && slices.ContainsFunc(nodes, func(on node) bool { return on.name == outages[i].node }) {
+		if outages[i].to.IsZero() && slices.ContainsFunc(nodes, func(n node) bool { return n.name == outages[i].node }) {
 			outages[i].to = time.Now()
 		}
 	}
@@ -173,8 +173,8 @@ func expectOnlyDeadNodesEjected(ctx SpecContext) {
 		return
 	}
 	all, logged := collectedEjections.end(ctx)
-	for _, on := range kube.nodes {
-		Expect(logged).To(HaveKey(on.name), "nodes whose proxies' logs were read")
+	for _, n := range kube.nodes {
+		Expect(logged).To(HaveKey(n.name), "nodes whose proxies' logs were read")
 	}
 	var unexpected []ejection
 	for _, e := range all {

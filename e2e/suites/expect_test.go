@@ -25,7 +25,7 @@ const (
 
 // expectServers waits until every client's whole sample to every target gets replies from these servers only, and each
 // of them is used.
-func expectServers(ctx context.Context, desc string, clients probes, targets []target, servers probes) {
+func expectServers(ctx context.Context, desc string, clients testPods, targets []target, servers testPods) {
 	GinkgoHelper()
 	Expect(servers).NotTo(BeEmpty(), "servers: %s", desc)
 	Eventually(func(g Gomega) {
@@ -44,7 +44,7 @@ func expectServers(ctx context.Context, desc string, clients probes, targets []t
 }
 
 // expectRefusal waits until all connections of a sample, from every client to every target, are refused immediately.
-func expectRefusal(ctx context.Context, desc string, clients probes, targets []target) {
+func expectRefusal(ctx context.Context, desc string, clients testPods, targets []target) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		for _, count := range []int{1, sample} {
@@ -57,7 +57,7 @@ func expectRefusal(ctx context.Context, desc string, clients probes, targets []t
 }
 
 // expectTimeout waits until no client gets any reply.
-func expectTimeout(ctx context.Context, desc string, clients probes, targets []target) {
+func expectTimeout(ctx context.Context, desc string, clients testPods, targets []target) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		for _, got := range dialAll(ctx, clients, targets, dialling{count: timeoutSample, timeout: failureTimeout}) {
@@ -68,7 +68,7 @@ func expectTimeout(ctx context.Context, desc string, clients probes, targets []t
 }
 
 // expectClients checks once which client addresses the servers see for the connections of a client.
-func expectClients(ctx context.Context, desc string, client probe, to target, expected ...string) {
+func expectClients(ctx context.Context, desc string, client testPod, to target, expected ...string) {
 	GinkgoHelper()
 	got, err := client.dial(ctx, to, dialling{count: sample, timeout: successTimeout})
 	Expect(err).NotTo(HaveOccurred())

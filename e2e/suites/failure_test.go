@@ -17,7 +17,7 @@ import (
 )
 
 // After a failure and before cleanup, this hook logs the spec's objects in the API server, and the proxies' view of
-// them on each node. The results of every probe are already in the spec's output.
+// them on each node. The results of every test pod are already in the spec's output.
 var _ = JustAfterEach(func(ctx SpecContext) {
 	if CurrentSpecReport().Failed() && currentNamespace != "" {
 		describe(ctx, GinkgoWriter, currentNamespace)

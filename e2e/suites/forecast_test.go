@@ -83,7 +83,7 @@ func expectLoads(ctx context.Context, g Gomega, service *corev1.Service, measure
 	for _, endpoint := range endpointsOf(ctx, service, isIPv6First) {
 		expected, known := want[net.JoinHostPort(endpoint.Addresses[0], strconv.Itoa(dataPort))]
 		g.Expect(known).To(BeTrue(), "%s is in the forecast", endpoint.Addresses[0])
-		server := measured.servers.where(func(p probe) bool { return p.name == endpoint.TargetRef.Name })[0]
+		server := measured.servers.where(func(p testPod) bool { return p.name == endpoint.TargetRef.Name })[0]
 		noise := expected*rounding + deviations*math.Sqrt(expected/measured.mean())
 		g.Expect(measured.relativeLoad(server)).To(BeNumerically("~", expected, noise), "%s with %s: %s", server, setting, measured)
 	}

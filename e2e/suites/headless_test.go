@@ -57,13 +57,13 @@ var _ = Describe("A headless Service with topology keys", Label(nodeDNS), func()
 		near := newService(ctx, namespace, headless, topologyKeys(corev1.LabelTopologyZone+", *"))
 		expectAddressesByZone(ctx, "before", near, servers)
 		leaving := kube.zones()[0]
-		for _, on := range kube.inZone(leaving) {
-			labelNode(ctx, on, evacuateLabel, new("true"))
+		for _, n := range kube.inZone(leaving) {
+			setLabelForSpec(ctx, n, evacuateLabel, new("true"))
 		}
 		expectAddresses(ctx, "its own clients", everyClient().inZone(leaving), hostOf(near), servers.notInZone(leaving))
 		expectAddressesByZone(ctx, "the other zones", near, servers.notInZone(leaving))
-		for _, on := range kube.inZone(leaving) {
-			patchLabel(ctx, on, evacuateLabel, nil)
+		for _, n := range kube.inZone(leaving) {
+			setLabel(ctx, n, evacuateLabel, nil)
 		}
 		expectAddressesByZone(ctx, "after", near, servers)
 	})
@@ -80,7 +80,7 @@ func hostOf(service *corev1.Service) string {
 
 // startStatefulSet creates a StatefulSet whose members discover each other through a Service, one member in each zone,
 // and waits until all are ready.
-func (c cluster) startStatefulSet(ctx context.Context, namespace, service string) probes {
+func (c cluster) startStatefulSet(ctx context.Context, namespace, service string) testPods {
 	GinkgoHelper()
 	labels := map[string]string{appLabel: "web"}
 	spec := podSpec()
@@ -99,20 +99,20 @@ func (c cluster) startStatefulSet(ctx context.Context, namespace, service string
 		},
 	}, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
-	members := make(probes, replicas)
+	members := make(testPods, replicas)
 	for i := range members {
 		Eventually(func(g Gomega) {
 			pod, err := c.CoreV1().Pods(namespace).Get(ctx, fmt.Sprintf("%s-%d", service, i), metav1.GetOptions{})
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(isReady(pod)).To(BeTrue(), "pod %s/%s is ready: %+v", namespace, pod.Name, pod.Status)
-			members[i] = c.probeIn(pod)
+			members[i] = c.testPodOf(pod)
 		}).WithContext(ctx).Should(Succeed())
 	}
 	return members
 }
 
 // expectAddresses waits until every client resolves the host to the addresses of these servers, and no others.
-func expectAddresses(ctx context.Context, desc string, clients probes, host string, servers probes) {
+func expectAddresses(ctx context.Context, desc string, clients testPods, host string, servers testPods) {
 	GinkgoHelper()
 	var want []string
 	for _, server := range servers {
@@ -129,7 +129,7 @@ func expectAddresses(ctx context.Context, desc string, clients probes, host stri
 }
 
 // expectAddressesByZone waits until the clients in every zone that has servers resolve to those, and no others.
-func expectAddressesByZone(ctx context.Context, desc string, service *corev1.Service, servers probes) {
+func expectAddressesByZone(ctx context.Context, desc string, service *corev1.Service, servers testPods) {
 	GinkgoHelper()
 	for _, zone := range kube.zones() {
 		if local := servers.inZone(zone); len(local) > 0 {
@@ -139,15 +139,15 @@ func expectAddressesByZone(ctx context.Context, desc string, service *corev1.Ser
 }
 
 // expectMembers waits until every client resolves each member's own name to that member's addresses.
-func expectMembers(ctx context.Context, clients probes, service *corev1.Service, members probes) {
+func expectMembers(ctx context.Context, clients testPods, service *corev1.Service, members testPods) {
 	GinkgoHelper()
 	for _, member := range members {
-		expectAddresses(ctx, "a member by its name", clients, member.name+"."+hostOf(service), probes{member})
+		expectAddresses(ctx, "a member by its name", clients, member.name+"."+hostOf(service), testPods{member})
 	}
 }
 
 // expectNoAddress waits until every client's lookup finds no address, which is different from a timeout.
-func expectNoAddress(ctx context.Context, desc string, clients probes, host string) {
+func expectNoAddress(ctx context.Context, desc string, clients testPods, host string) {
 	GinkgoHelper()
 	for _, client := range clients {
 		Eventually(func(g Gomega) {

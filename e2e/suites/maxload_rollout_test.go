@@ -24,7 +24,7 @@ var _ = Describe("A rollout under load", func() {
 		namespace := newNamespace(ctx)
 		makeDeployment(ctx, namespace, replicas, surge)
 		preferring := newService(ctx, namespace, named("preferring"), preferSameZone)
-		bounded := newService(ctx, namespace, named("bounded"), preferSameZone, withinBound)
+		bounded := newService(ctx, namespace, named("bounded"), preferSameZone, withLoadBound)
 		before := expectRolledOut(ctx, namespace)
 		expectEachInItsZone(ctx, "PreferSameZone", clusterIPs(preferring), before)
 		// Each of the ten steps takes at least three seconds, so that a busy machine counts connections in some windows, too.
@@ -43,7 +43,7 @@ var _ = Describe("A rollout under load", func() {
 			got := w[bounded.Name]
 			mean := float64(got.replies()) / replicas // at least this number is ready at any time
 			for server, count := range got.Servers {
-				Expect(float64(count)).To(BeNumerically("<=", bound*mean*(1+rounding)+deviations*math.Sqrt(bound*mean)),
+				Expect(float64(count)).To(BeNumerically("<=", loadBound*mean*(1+rounding)+deviations*math.Sqrt(loadBound*mean)),
 					"connections to %s, of %d in a window: %s", server, got.replies(), got)
 			}
 		}

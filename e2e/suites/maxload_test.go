@@ -22,8 +22,8 @@ const (
 	maxLoadAnnotation = "vicinity.dev/max-load"
 	// balanced is the topology mode with a default load bound.
 	balanced = "vicinity.dev/balanced"
-	// bound is the mode's default, and the bound of these specs, as a multiple of the mean.
-	bound = 1.2
+	// loadBound is the mode's default, and the bound of these specs, as a multiple of the mean.
+	loadBound = 1.2
 )
 
 var _ = Describe("A bound of 120 %", func() {
@@ -33,20 +33,20 @@ var _ = Describe("A bound of 120 %", func() {
 		servers := kube.startPods(ctx, namespace, unevenServers()...)
 		preferring := newService(ctx, namespace, named("preferring"), preferSameZone)
 		bounded := []*corev1.Service{
-			newService(ctx, namespace, named("bounded-preference"), preferSameZone, withinBound),
-			newService(ctx, namespace, named("bounded-keys"), topologyKeys(corev1.LabelTopologyZone+", *"), withinBound),
+			newService(ctx, namespace, named("bounded-preference"), preferSameZone, withLoadBound),
+			newService(ctx, namespace, named("bounded-keys"), topologyKeys(corev1.LabelTopologyZone+", *"), withLoadBound),
 			newService(ctx, namespace, named("mode"), topologyMode(balanced)),
 		}
 		expectEachInItsZone(ctx, "PreferSameZone", clusterIPs(preferring), servers)
 		alone := loadOf(ctx, preferring, servers)
 		AddReportEntry(preferring.Name, alone)
-		Expect(alone.busiest()).To(BeNumerically(">", bound+alone.tolerance()),
+		Expect(alone.busiest()).To(BeNumerically(">", loadBound+alone.tolerance()),
 			"the load of the busiest server with PreferSameZone, which must be an overload: %s", alone)
 		for _, service := range bounded {
-			expectBound(ctx, service, alone)
+			expectLoadBoundApplied(ctx, service, alone)
 			got := loadOf(ctx, service, servers)
 			AddReportEntry(service.Name, got)
-			Expect(got.busiest()).To(BeNumerically("<=", bound+got.tolerance()), "the busiest server of %s", got)
+			Expect(got.busiest()).To(BeNumerically("<=", loadBound+got.tolerance()), "the busiest server of %s", got)
 			for _, zone := range kube.zones() {
 				Expect(got.nearShare(zone)).To(BeNumerically("~", got.maxNearShare(zone), got.nearShareTolerance(zone)),
 					"in-zone share of the connections from %s: %s", zone, got)
@@ -75,14 +75,14 @@ func preferSameZone(service *corev1.Service) {
 	trafficDistribution(corev1.ServiceTrafficDistributionPreferSameZone)(service)
 }
 
-// withinBound sets the annotation to the bound.
-func withinBound(service *corev1.Service) {
-	metav1.SetMetaDataAnnotation(&service.ObjectMeta, maxLoadAnnotation, fmt.Sprintf("%g%%", 100*bound))
+// withLoadBound sets the annotation to the bound.
+func withLoadBound(service *corev1.Service) {
+	metav1.SetMetaDataAnnotation(&service.ObjectMeta, maxLoadAnnotation, fmt.Sprintf("%g%%", 100*loadBound))
 }
 
-// expectBound waits until the bound is applied on every node: connections leave the zones without enough capacity for
-// them, and no others.
-func expectBound(ctx context.Context, service *corev1.Service, want load) {
+// expectLoadBoundApplied waits until the bound is applied on every node: connections leave the zones without enough
+// capacity for them, and no others.
+func expectLoadBoundApplied(ctx context.Context, service *corev1.Service, want load) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		for _, got := range dialAll(ctx, podClients, clusterIPs(service), dialling{count: sample, timeout: successTimeout}) {
@@ -97,12 +97,12 @@ func expectBound(ctx context.Context, service *corev1.Service, want load) {
 // load counts the connections that each server of a Service got, where each node made the same number.
 type load struct {
 	service string
-	servers probes
+	servers testPods
 	from    map[string]results // by the clients' zone
 }
 
 // loadOf makes a pod on every node connect to all ClusterIPs of a Service.
-func loadOf(ctx context.Context, service *corev1.Service, servers probes) load {
+func loadOf(ctx context.Context, service *corev1.Service, servers testPods) load {
 	GinkgoHelper()
 	const count = 300 // to each family
 	// The measurement is about where connections go, and not about latency on a busy machine.
@@ -140,7 +140,7 @@ func (l load) mean() float64 {
 }
 
 // relativeLoad returns a server's load as a multiple of the mean.
-func (l load) relativeLoad(server probe) float64 {
+func (l load) relativeLoad(server testPod) float64 {
 	count := 0
 	for _, got := range l.from {
 		count += got.Servers[server.name]
@@ -168,7 +168,7 @@ func (l load) nearShare(zone string) float64 {
 
 // nearCapacity returns the number of connections that a zone's servers may get.
 func (l load) nearCapacity(zone string) float64 {
-	return bound * l.mean() * float64(len(l.servers.inZone(zone)))
+	return loadBound * l.mean() * float64(len(l.servers.inZone(zone)))
 }
 
 // maxNearShare returns the share of a zone's connections that the zone's servers may get.
@@ -184,7 +184,9 @@ const (
 )
 
 // tolerance returns by how much a server may exceed the bound, as a multiple of the mean.
-func (l load) tolerance() float64 { return bound*rounding + deviations*math.Sqrt(bound/l.mean()) }
+func (l load) tolerance() float64 {
+	return loadBound*rounding + deviations*math.Sqrt(loadBound/l.mean())
+}
 
 // nearShareTolerance returns the tolerance of the in-zone share; it is zero where all connections may stay.
 func (l load) nearShareTolerance(zone string) float64 {

@@ -41,7 +41,7 @@ var _ = Describe("A bound that is planned for measured demand", Label(measuredDe
 // loadGenerator makes connections to a Service with a load bound. Nine of ten connections come from one zone.
 type loadGenerator struct {
 	service *corev1.Service
-	servers probes
+	servers testPods
 	zone    string
 }
 
@@ -50,10 +50,10 @@ func startLoad(ctx context.Context) *loadGenerator {
 	GinkgoHelper()
 	namespace := newNamespace(ctx)
 	c := &loadGenerator{servers: kube.startPods(ctx, namespace, serversOn(kube.oneOfEachZone())...), zone: kube.zones()[0]}
-	c.service = newService(ctx, namespace, topologyKeys(corev1.LabelTopologyZone+", *"), withinBound)
+	c.service = newService(ctx, namespace, topologyKeys(corev1.LabelTopologyZone+", *"), withLoadBound)
 	expectServers(ctx, "before", podClients.inZone(c.zone), clusterIPs(c.service)[:1], c.servers.inZone(c.zone))
 	unbounded := c.dial(ctx)
-	Expect(unbounded.busiest()).To(BeNumerically(">", bound+unbounded.tolerance()),
+	Expect(unbounded.busiest()).To(BeNumerically(">", loadBound+unbounded.tolerance()),
 		"the load of the busiest server without measured demand, which must be an overload: %s", unbounded)
 	c.service = changeService(ctx, c.service, func(service *corev1.Service) {
 		metav1.SetMetaDataAnnotation(&service.ObjectMeta, "vicinity.dev/demand-source", "measured")
@@ -67,7 +67,7 @@ func (l *loadGenerator) dial(ctx context.Context) load {
 	GinkgoHelper()
 	const duration, perClient = 4 * time.Second, 10 // connections of a client in another zone
 	near, far := podClients.inZone(l.zone), podClients.notInZone(l.zone)
-	counts := map[int]probes{perClient: far, 9 * perClient * len(far) / len(near): near}
+	counts := map[int]testPods{perClient: far, 9 * perClient * len(far) / len(near): near}
 	got := load{service: l.service.Name, servers: l.servers, from: map[string]results{}}
 	var mutex sync.Mutex
 	var dialing sync.WaitGroup
@@ -104,7 +104,7 @@ func (l *loadGenerator) expectBound(ctx context.Context, desc string) {
 				got.from[zone] = got.from[zone].plus(counts)
 			}
 		}
-		g.Expect(got.busiest()).To(BeNumerically("<=", bound+got.tolerance()), "the busiest server, %s: %s", desc, got)
+		g.Expect(got.busiest()).To(BeNumerically("<=", loadBound+got.tolerance()), "the busiest server, %s: %s", desc, got)
 	}).WithContext(ctx).WithTimeout(2 * waitTimeout).Should(Succeed())
 	AddReportEntry(desc, got)
 	Expect(l.published(ctx).demandOf(l.zone)).To(BeNumerically(">", 800_000), "the zone's published demand in ppm")

@@ -15,11 +15,11 @@ var _ = Describe("A node port", func() {
 		servers := kube.startPods(ctx, namespace, serversOn(kube.oneOfEachZone())...)
 		service := newService(ctx, namespace, nodePort)
 		Expect(service.Spec.Ports[1].NodePort).To(Equal(service.Spec.Ports[0].NodePort), "the node ports of TCP and UDP")
-		for _, on := range kube.nodes {
-			targets := nodePorts(service, on)
+		for _, n := range kube.nodes {
+			targets := nodePorts(service, n)
 			expectServers(ctx, "from pods", podClients[:2], bothProtocols(targets), servers)
-			expectServers(ctx, "from the node itself", nodeClients.on(on), targets, servers)
-			expectServers(ctx, "from another node", nodeClients.notOn(on)[:1], bothProtocols(targets), servers)
+			expectServers(ctx, "from the node itself", nodeClients.on(n), targets, servers)
+			expectServers(ctx, "from another node", nodeClients.notOn(n)[:1], bothProtocols(targets), servers)
 		}
 	})
 
@@ -27,10 +27,10 @@ var _ = Describe("A node port", func() {
 		namespace := newNamespace(ctx)
 		servers := kube.startPods(ctx, namespace, serversOn(kube.nodes[:1])...)
 		service := newService(ctx, namespace, nodePort)
-		on := kube.nodes[0]
-		expectServers(ctx, "the node's address", nodeClients.on(on), nodePorts(service, on), servers)
+		n := kube.nodes[0]
+		expectServers(ctx, "the node's address", nodeClients.on(n), nodePorts(service, n), servers)
 		number := service.Spec.Ports[0].NodePort
-		expectRefusal(ctx, "loopback", nodeClients.on(on), []target{overTCP("127.0.0.1", number)})
+		expectRefusal(ctx, "loopback", nodeClients.on(n), []target{overTCP("127.0.0.1", number)})
 	})
 
 	It("is removed and restored with the type of its Service", func(ctx SpecContext) {

@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	// dataPort is the port on which a probe replies with its name, over TCP and UDP.
+	// dataPort is the port on which a test pod replies with its name, over TCP and UDP.
 	dataPort = 8080
-	// controlPort is the port of a probe's control API.
+	// controlPort is the port of a test pod's control API.
 	controlPort = 8081
 	// appLabel labels the pods that the spec's Services select.
 	appLabel = "app"
@@ -31,13 +31,13 @@ func probeImage() string { return cmp.Or(os.Getenv("PROBE_IMAGE"), "vicinity-pro
 
 type podOption func(*corev1.Pod)
 
-// newPod returns a probe on a node. It bypasses the scheduler, because each spec determines the nodes of its pods.
-func newPod(name string, on node, options ...podOption) *corev1.Pod {
+// newPod returns a test pod on a node. It bypasses the scheduler, because each spec determines the nodes of its pods.
+func newPod(name string, n node, options ...podOption) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}},
 		Spec:       podSpec(),
 	}
-	pod.Spec.NodeName = on.name
+	pod.Spec.NodeName = n.name
 	for _, option := range options {
 		option(pod)
 	}
@@ -91,26 +91,26 @@ func serveAfterSIGTERM(spec *corev1.PodSpec, grace time.Duration) {
 // serversOn returns a server for each node, named after it.
 func serversOn(nodes []node, options ...podOption) []*corev1.Pod {
 	var pods []*corev1.Pod
-	for _, on := range nodes {
-		pods = append(pods, newPod("web-"+on.name, on, append([]podOption{selected}, options...)...))
+	for _, n := range nodes {
+		pods = append(pods, newPod("web-"+n.name, n, append([]podOption{selected}, options...)...))
 	}
 	return pods
 }
 
-// startPods creates pods and waits until all are ready. The probes are in the order of the pods.
-func (c cluster) startPods(ctx context.Context, namespace string, pods ...*corev1.Pod) probes {
+// startPods creates pods and waits until all are ready. It returns them in the given order.
+func (c cluster) startPods(ctx context.Context, namespace string, pods ...*corev1.Pod) testPods {
 	GinkgoHelper()
 	for _, pod := range pods {
 		_, err := c.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
 	}
-	started := make(probes, len(pods))
+	started := make(testPods, len(pods))
 	for i, pod := range pods {
 		Eventually(func(g Gomega) {
 			found, err := c.CoreV1().Pods(namespace).Get(ctx, pod.Name, metav1.GetOptions{})
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(isReady(found)).To(BeTrue(), "pod %s/%s on %s is ready: %+v", namespace, pod.Name, pod.Spec.NodeName, found.Status)
-			started[i] = c.probeIn(found)
+			started[i] = c.testPodOf(found)
 		}).WithContext(ctx).Should(Succeed())
 	}
 	return started
@@ -126,7 +126,7 @@ func isReady(pod *corev1.Pod) bool {
 }
 
 // deletePods deletes pods without waiting.
-func (c cluster) deletePods(ctx context.Context, pods ...probe) {
+func (c cluster) deletePods(ctx context.Context, pods ...testPod) {
 	GinkgoHelper()
 	for _, pod := range pods {
 		Expect(c.CoreV1().Pods(pod.namespace).Delete(ctx, pod.name, metav1.DeleteOptions{})).To(Succeed(), "pod %s", pod.name)
@@ -141,25 +141,25 @@ func (c cluster) startClients(ctx context.Context, namespace string) {
 
 func clientPods(nodes []node) []*corev1.Pod {
 	var pods []*corev1.Pod
-	for _, on := range nodes {
-		pods = append(pods, newPod(clientName("pod", on), on), newPod(clientName("node", on), on, inNodeNetwork))
+	for _, n := range nodes {
+		pods = append(pods, newPod(clientName("pod", n), n), newPod(clientName("node", n), n, inNodeNetwork))
 	}
 	return pods
 }
 
-func clientName(kind string, on node) string { return fmt.Sprintf("%s-client-%s", kind, on.name) }
+func clientName(kind string, n node) string { return fmt.Sprintf("%s-client-%s", kind, n.name) }
 
 // clients finds the clients that startClients started.
-func (c cluster) clients(ctx context.Context, namespace string) (inPods, inNodes probes) {
+func (c cluster) clients(ctx context.Context, namespace string) (inPods, inNodes testPods) {
 	GinkgoHelper()
-	find := func(kind string, on node) probe {
-		pod, err := c.CoreV1().Pods(namespace).Get(ctx, clientName(kind, on), metav1.GetOptions{})
+	find := func(kind string, n node) testPod {
+		pod, err := c.CoreV1().Pods(namespace).Get(ctx, clientName(kind, n), metav1.GetOptions{})
 		Expect(err).NotTo(HaveOccurred())
-		return c.probeIn(pod)
+		return c.testPodOf(pod)
 	}
-	for _, on := range c.nodes {
-		inPods = append(inPods, find("pod", on))
-		inNodes = append(inNodes, find("node", on))
+	for _, n := range c.nodes {
+		inPods = append(inPods, find("pod", n))
+		inNodes = append(inNodes, find("node", n))
 	}
 	return inPods, inNodes
 }

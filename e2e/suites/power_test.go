@@ -25,8 +25,8 @@ func power(ctx context.Context, variable string, nodes []node) {
 	GinkgoHelper()
 	words := strings.Fields(os.Getenv(variable))
 	Expect(words).NotTo(BeEmpty(), "$%s is not set; if nodes cannot be stopped, skip this spec with LABEL_FILTER='!%s'", variable, nodePower)
-	for _, on := range nodes {
-		words = append(words, on.name)
+	for _, n := range nodes {
+		words = append(words, n.name)
 	}
 	output, err := exec.CommandContext(ctx, words[0], words[1:]...).CombinedOutput()
 	Expect(err).NotTo(HaveOccurred(), "%s: %s", strings.Join(words, " "), output)
@@ -40,19 +40,19 @@ func (c cluster) stopNodes(ctx context.Context, nodes []node) {
 	power(ctx, "STOP_NODES", nodes)
 }
 
-// forgetNodes deletes the Nodes of stopped machines, as the cloud controller manager does after a while.
-func (c cluster) forgetNodes(ctx context.Context, nodes []node) {
+// deleteNodes deletes the Nodes of stopped machines, as the cloud controller manager does after a while.
+func (c cluster) deleteNodes(ctx context.Context, nodes []node) {
 	GinkgoHelper()
-	for _, on := range nodes {
-		Expect(c.CoreV1().Nodes().Delete(ctx, on.name, metav1.DeleteOptions{})).To(Succeed(), "node %s", on.name)
+	for _, n := range nodes {
+		Expect(c.CoreV1().Nodes().Delete(ctx, n.name, metav1.DeleteOptions{})).To(Succeed(), "node %s", n.name)
 	}
 }
 
-// forgetPods deletes the pods of stopped machines, as the pod garbage collector does after a while.
-func (c cluster) forgetPods(ctx context.Context, nodes []node) {
+// deletePodsOn deletes the pods of stopped machines, as the pod garbage collector does after a while.
+func (c cluster) deletePodsOn(ctx context.Context, nodes []node) {
 	GinkgoHelper()
-	for _, on := range nodes {
-		for _, pod := range c.podsOn(ctx, on) {
+	for _, n := range nodes {
+		for _, pod := range c.podsOn(ctx, n) {
 			err := c.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, withoutGrace())
 			if !apierrors.IsNotFound(err) { // the garbage collector may have been faster
 				Expect(err).NotTo(HaveOccurred(), "pod %s/%s", pod.Namespace, pod.Name)
@@ -66,10 +66,10 @@ func withoutGrace() metav1.DeleteOptions {
 	return metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}
 }
 
-func (c cluster) podsOn(ctx context.Context, on node) []corev1.Pod {
+func (c cluster) podsOn(ctx context.Context, n node) []corev1.Pod {
 	GinkgoHelper()
 	list, err := c.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
-		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", on.name).String(),
+		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", n.name).String(),
 	})
 	Expect(err).NotTo(HaveOccurred())
 	return list.Items
@@ -80,11 +80,11 @@ func (c cluster) podsOn(ctx context.Context, on node) []corev1.Pod {
 func (c cluster) startNodes(ctx context.Context, nodes []node) {
 	GinkgoHelper()
 	power(ctx, "START_NODES", nodes)
-	for _, on := range nodes {
+	for _, n := range nodes {
 		Eventually(func(g Gomega) {
-			found, err := c.CoreV1().Nodes().Get(ctx, on.name, metav1.GetOptions{})
+			found, err := c.CoreV1().Nodes().Get(ctx, n.name, metav1.GetOptions{})
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(isSchedulable(found)).To(BeTrue(), "node %s takes pods: %+v", on.name, found.Status.Conditions)
+			g.Expect(isSchedulable(found)).To(BeTrue(), "node %s takes pods: %+v", n.name, found.Status.Conditions)
 		}).WithContext(ctx).Should(Succeed())
 	}
 	c.expectVicinity(ctx)

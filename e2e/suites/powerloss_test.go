@@ -102,7 +102,7 @@ func losePower(ctx context.Context, mode string, nodes []node) powerLoss {
 }
 
 // dialServices makes each client dial each Service, whose index determines how, and returns the results by Service.
-func dialServices(ctx context.Context, clients probes, services []*corev1.Service, how func(service int) dialling) []results {
+func dialServices(ctx context.Context, clients testPods, services []*corev1.Service, how func(service int) dialling) []results {
 	GinkgoHelper()
 	var mutex sync.Mutex
 	var dialing sync.WaitGroup

@@ -17,21 +17,21 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// probe is a running pod of e2e/probe. It is controlled through the API server's proxy, so that the machine that runs
-// the suites needs no route to the pods.
-type probe struct {
+// testPod is a running pod of e2e/probe, a server or a client. It is controlled through the API server's proxy, so that
+// the machine that runs the suites needs no route to the pods.
+type testPod struct {
 	namespace, name string
 	node            node
 	addresses       []string // its pod IPs
 }
 
-type probes []probe
+type testPods []testPod
 
-func (c cluster) probeIn(pod *corev1.Pod) probe {
-	found := probe{namespace: pod.Namespace, name: pod.Name}
-	for _, on := range c.nodes {
-		if on.name == pod.Spec.NodeName {
-			found.node = on
+func (c cluster) testPodOf(pod *corev1.Pod) testPod {
+	found := testPod{namespace: pod.Namespace, name: pod.Name}
+	for _, n := range c.nodes {
+		if n.name == pod.Spec.NodeName {
+			found.node = n
 		}
 	}
 	for _, address := range pod.Status.PodIPs {
@@ -40,10 +40,10 @@ func (c cluster) probeIn(pod *corev1.Pod) probe {
 	return found
 }
 
-func (p probe) String() string { return fmt.Sprintf("%s (%s, %s)", p.name, p.node.name, p.node.zone) }
+func (p testPod) String() string { return fmt.Sprintf("%s (%s, %s)", p.name, p.node.name, p.node.zone) }
 
-// names returns the probes' names, sorted.
-func (all probes) names() []string {
+// names returns the pods' names, sorted.
+func (all testPods) names() []string {
 	names := []string{}
 	for _, p := range all {
 		names = append(names, p.name)
@@ -52,28 +52,28 @@ func (all probes) names() []string {
 	return names
 }
 
-// on returns the probes that run on some nodes.
-func (all probes) on(nodes ...node) probes {
-	return all.where(func(p probe) bool { return slices.ContainsFunc(nodes, p.isOn) })
+// on returns the pods that run on the given nodes.
+func (all testPods) on(nodes ...node) testPods {
+	return all.where(func(p testPod) bool { return slices.ContainsFunc(nodes, p.isOn) })
 }
 
-// notOn returns the probes that do not run on these nodes.
-func (all probes) notOn(nodes ...node) probes {
-	return all.where(func(p probe) bool { return !slices.ContainsFunc(nodes, p.isOn) })
+// notOn returns the pods that do not run on the given nodes.
+func (all testPods) notOn(nodes ...node) testPods {
+	return all.where(func(p testPod) bool { return !slices.ContainsFunc(nodes, p.isOn) })
 }
 
-// inZone returns the probes that run in a zone.
-func (all probes) inZone(zone string) probes {
-	return all.where(func(p probe) bool { return p.node.zone == zone })
+// inZone returns the pods that run in a zone.
+func (all testPods) inZone(zone string) testPods {
+	return all.where(func(p testPod) bool { return p.node.zone == zone })
 }
 
-// notInZone returns the probes that do not run in a zone.
-func (all probes) notInZone(zone string) probes {
-	return all.where(func(p probe) bool { return p.node.zone != zone })
+// notInZone returns the pods that do not run in a zone.
+func (all testPods) notInZone(zone string) testPods {
+	return all.where(func(p testPod) bool { return p.node.zone != zone })
 }
 
-func (all probes) where(belongs func(probe) bool) probes {
-	var found probes
+func (all testPods) where(belongs func(testPod) bool) testPods {
+	var found testPods
 	for _, p := range all {
 		if belongs(p) {
 			found = append(found, p)
@@ -82,12 +82,12 @@ func (all probes) where(belongs func(probe) bool) probes {
 	return found
 }
 
-func (p probe) isOn(on node) bool { return p.node.name == on.name }
+func (p testPod) isOn(n node) bool { return p.node.name == n.name }
 
 // maxFailures is the number of failures in a text.
 const maxFailures = 10
 
-// results counts the outcomes of a probe's connections.
+// results counts the outcomes of a test pod's connections.
 type results struct {
 	Servers   map[string]int `json:"answers"` // by the server's name
 	Clients   map[string]int `json:"clients"` // by the client's address, as servers see it
@@ -129,8 +129,8 @@ func (r results) replies() int { return sum(r.Servers) }
 
 func (r results) failed() int { return sum(r.Errors) }
 
-// failedDials counts the failed connections that were not established before a power cut. The others were open to a node
-// that lost power, and no proxy can keep them.
+// failedDials counts the failed connections that were not established before a power cut. The others were open to a
+// node that lost power, and no proxy can keep them.
 func (r results) failedDials(cut time.Time) int {
 	count := r.failed()
 	for _, f := range r.Failures {
@@ -183,7 +183,7 @@ func sum(counts map[string]int) int {
 	return total
 }
 
-// dialling configures how a probe connects to a target.
+// dialling configures how a test pod connects to a target.
 type dialling struct {
 	count      int
 	timeout    time.Duration // of each connection
@@ -192,8 +192,8 @@ type dialling struct {
 	overlap    bool          // connections do not wait for earlier ones
 }
 
-// dial makes a probe connect, and logs every result in the spec's output.
-func (p probe) dial(ctx context.Context, to target, how dialling) (results, error) {
+// dial makes a test pod connect, and logs every result in the spec's output.
+func (p testPod) dial(ctx context.Context, to target, how dialling) (results, error) {
 	query := map[string]string{
 		"network": to.network, "address": to.address, "count": strconv.Itoa(how.count), "timeout": how.timeout.String(),
 	}
@@ -217,8 +217,8 @@ func (p probe) dial(ctx context.Context, to target, how dialling) (results, erro
 	return got, nil
 }
 
-// resolve returns the addresses to which a probe resolves a host name.
-func (p probe) resolve(ctx context.Context, host string) ([]string, error) {
+// resolve returns the addresses to which a test pod resolves a host name.
+func (p testPod) resolve(ctx context.Context, host string) ([]string, error) {
 	var got struct {
 		Addresses []string `json:"addresses"`
 	}
@@ -227,13 +227,13 @@ func (p probe) resolve(ctx context.Context, host string) ([]string, error) {
 }
 
 // setReady makes the readiness probe of a pod succeed or fail.
-func (p probe) setReady(ctx context.Context, ready bool) {
+func (p testPod) setReady(ctx context.Context, ready bool) {
 	GinkgoHelper()
 	Expect(p.request(ctx, "POST", "ready", map[string]string{"value": strconv.FormatBool(ready)}, nil)).To(Succeed())
 }
 
-// request sends a request to a probe's control port, through the API server's proxy, and decodes the JSON response.
-func (p probe) request(ctx context.Context, verb, path string, query map[string]string, into any) error {
+// request sends a request to a test pod's control port, through the API server's proxy, and decodes the JSON response.
+func (p testPod) request(ctx context.Context, verb, path string, query map[string]string, into any) error {
 	request := kube.CoreV1().RESTClient().Verb(verb).Namespace(p.namespace).Resource("pods").
 		Name(fmt.Sprintf("http:%s:%d", p.name, controlPort)).SubResource("proxy").Suffix(path)
 	for key, value := range query {

@@ -69,15 +69,15 @@ func updateDeployment(ctx context.Context, namespace, spec string) {
 }
 
 // expectRolledOut waits until all pods of the Deployment are up to date, and returns those that are not terminating.
-func expectRolledOut(ctx context.Context, namespace string) probes {
+func expectRolledOut(ctx context.Context, namespace string) testPods {
 	GinkgoHelper()
 	expectDeployment(ctx, namespace, "web")
 	list, err := kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: appLabel + "=web"})
 	Expect(err).NotTo(HaveOccurred())
-	var running probes
+	var running testPods
 	for _, pod := range list.Items {
 		if pod.DeletionTimestamp == nil {
-			running = append(running, kube.probeIn(&pod))
+			running = append(running, kube.testPodOf(&pod))
 		}
 	}
 	return running

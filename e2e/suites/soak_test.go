@@ -42,7 +42,7 @@ var _ = Describe("Power cuts for half an hour", Serial, Label(nodePower, soakLab
 			newService(ctx, namespace, named("plain")),
 			newService(ctx, namespace, named("remembered"), affinity(10800)),
 			newService(ctx, namespace, named("near"), topologyKeys(preferZone)),
-			newService(ctx, namespace, named("bounded"), topologyKeys(preferZone), withinBound),
+			newService(ctx, namespace, named("bounded"), topologyKeys(preferZone), withLoadBound),
 		}
 		expectServers(ctx, "before", podClients, clusterIPs(services[0]), servers)
 		DeferCleanup(func(ctx SpecContext) { kube.startNodes(ctx, kube.nodes) })
@@ -77,7 +77,7 @@ var _ = Describe("Power cuts for half an hour", Serial, Label(nodePower, soakLab
 			dialing.Wait()
 			AddReportEntry(fmt.Sprintf("round %d, %s", cut+1, dead.name), outcome.String())
 			all, failedDials = all.plus(outcome), failedDials+outcome.failedDials(stopped)
-			kube.forgetPods(ctx, []node{dead})
+			kube.deletePodsOn(ctx, []node{dead})
 			kube.startNodes(ctx, []node{dead})
 			kube.startPods(ctx, namespace, serversOn([]node{dead})...)
 		}
@@ -89,7 +89,7 @@ var _ = Describe("Power cuts for half an hour", Serial, Label(nodePower, soakLab
 })
 
 // dialFrom makes clients dial all Services at a constant rate for a while.
-func dialFrom(ctx context.Context, clients probes, services []*corev1.Service, period time.Duration) (all results) {
+func dialFrom(ctx context.Context, clients testPods, services []*corev1.Service, period time.Duration) (all results) {
 	GinkgoHelper()
 	var mutex sync.Mutex
 	var dialing sync.WaitGroup

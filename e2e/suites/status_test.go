@@ -35,9 +35,9 @@ var _ = Describe("The status of a node", func() {
 		pods := kube.proxyPods(ctx)
 		for i := range pods {
 			Eventually(func(g Gomega) {
-				said, err := kube.exec(ctx, &pods[i], "/proxy", "status")
-				g.Expect(err).NotTo(HaveOccurred(), said)
-				g.Expect(said).To(And(ContainSubstring("has the desired state"), ContainSubstring("in sync         since")))
+				output, err := kube.exec(ctx, &pods[i], "/proxy", "status")
+				g.Expect(err).NotTo(HaveOccurred(), output)
+				g.Expect(output).To(And(ContainSubstring("has the desired state"), ContainSubstring("in sync         since")))
 			}).WithContext(ctx).Should(Succeed())
 		}
 		nodes, err := clusterstatus.CheckNodes(ctx, kube.config, clusterstatus.Options{
@@ -62,9 +62,9 @@ var _ = Describe("The status of a node", func() {
 			"explain " + name: name + " tcp 80/TCP IPv4 on " + proxy.Spec.NodeName,
 		} {
 			Eventually(func(g Gomega) {
-				said, err := kube.exec(ctx, &proxy, append([]string{"/proxy"}, strings.Fields(command)...)...)
-				g.Expect(err).NotTo(HaveOccurred(), said)
-				g.Expect(said).To(MatchRegexp(want), command)
+				output, err := kube.exec(ctx, &proxy, append([]string{"/proxy"}, strings.Fields(command)...)...)
+				g.Expect(err).NotTo(HaveOccurred(), output)
+				g.Expect(output).To(MatchRegexp(want), command)
 			}).WithContext(ctx).Should(Succeed())
 		}
 
@@ -72,12 +72,12 @@ var _ = Describe("The status of a node", func() {
 		for i, command := range []string{"status", "flows " + name} {
 			args := strings.Fields(command)
 			if isInFile {
-				said := kube.runOnNode(ctx, &proxy, fmt.Sprintf("without-files-%d", i), 2, args...)
-				Expect(said).To(ContainSubstring("which is not available here: run this command in the pod"))
+				output := kube.runOnNode(ctx, &proxy, fmt.Sprintf("without-files-%d", i), 2, args...)
+				Expect(output).To(ContainSubstring("which is not available here: run this command in the pod"))
 				args = append(args, "--kubeconfig=/elsewhere/kubeconfig.conf")
 			}
-			said := kube.runOnNode(ctx, &proxy, fmt.Sprintf("on-node-%d", i), 0, args...)
-			Expect(said).To(Or(ContainSubstring("has the desired state"), ContainSubstring("has no connection to service "+name)))
+			output := kube.runOnNode(ctx, &proxy, fmt.Sprintf("on-node-%d", i), 0, args...)
+			Expect(output).To(Or(ContainSubstring("has the desired state"), ContainSubstring("has no connection to service "+name)))
 		}
 	})
 })

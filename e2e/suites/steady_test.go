@@ -23,7 +23,7 @@ type steady struct {
 }
 
 // startSteady makes each client dial each target up to 50 times per second, until stopped.
-func startSteady(ctx context.Context, clients probes, targets []target) *steady {
+func startSteady(ctx context.Context, clients testPods, targets []target) *steady {
 	s := &steady{stop: make(chan struct{})}
 	for _, client := range clients {
 		for _, to := range targets {
@@ -33,7 +33,7 @@ func startSteady(ctx context.Context, clients probes, targets []target) *steady 
 	return s
 }
 
-func (s *steady) dial(ctx context.Context, client probe, to target) {
+func (s *steady) dial(ctx context.Context, client testPod, to target) {
 	for {
 		select {
 		case <-s.stop:
@@ -72,12 +72,12 @@ func (s *steady) expectNoneLost(desc string) results {
 
 // held is an open connection on which the client keeps sending.
 type held struct {
-	client probe
+	client testPod
 	id     string
 }
 
 // hold opens a connection from each client to each target.
-func hold(ctx context.Context, clients probes, targets []target) []held {
+func hold(ctx context.Context, clients testPods, targets []target) []held {
 	GinkgoHelper()
 	var all []held
 	for _, client := range clients {

@@ -1,7 +1,7 @@
 //go:build e2e
 
 // Package suites verifies Vicinity's guarantees in a running cluster, one file for each. Its only input is a
-// kubeconfig: it starts probe pods, makes them dial Services, and checks which servers reply. So it runs in the lab, in
+// kubeconfig: it starts test pods, makes them dial Services, and checks which servers reply. So it runs in the lab, in
 // kind, and in any other cluster.
 //
 // The script next to this file starts the suites. They need three zones with a node each, one IP family or both, DNS,
@@ -54,13 +54,13 @@ func TestVicinityInACluster(t *testing.T) {
 // nodes.
 var (
 	kube cluster
-	// podClients and nodeClients are one probe on each node, in the order of kube.nodes: a pod, and one with host
+	// podClients and nodeClients are one pod on each node, in the order of kube.nodes. Those of nodeClients use host
 	// networking.
-	podClients, nodeClients probes
+	podClients, nodeClients testPods
 )
 
 // everyClient returns podClients and nodeClients.
-func everyClient() probes { return slices.Concat(podClients, nodeClients) }
+func everyClient() testPods { return slices.Concat(podClients, nodeClients) }
 
 // The first process creates the clients once, for all processes.
 var _ = SynchronizedBeforeSuite(func(ctx SpecContext) []byte {

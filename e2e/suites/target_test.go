@@ -47,9 +47,9 @@ func clusterIPs(service *corev1.Service) []target {
 }
 
 // nodePorts returns a node's addresses with a Service's node port, one for each family that both have.
-func nodePorts(service *corev1.Service, on node) []target {
+func nodePorts(service *corev1.Service, n node) []target {
 	var all []target
-	for _, address := range on.addresses {
+	for _, address := range n.addresses {
 		if hasFamilyOf(service, address) {
 			all = append(all, overTCP(address, service.Spec.Ports[0].NodePort))
 		}
@@ -82,8 +82,8 @@ func hostName(service *corev1.Service) string {
 	return strings.Join([]string{service.Name, service.Namespace, "svc", "cluster.local"}, ".")
 }
 
-// addressOf returns a probe's address in the family of a target.
-func (p probe) addressOf(to target) string {
+// addressOf returns a test pod's address in the family of a target.
+func (p testPod) addressOf(to target) string {
 	for _, address := range p.addresses {
 		if isIPv6(address) == isIPv6(to.address) {
 			return address

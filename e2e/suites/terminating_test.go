@@ -66,14 +66,14 @@ var _ = Describe("Terminating endpoints", func() {
 })
 
 // expectTerminating waits until the slices list every server as terminating and serving.
-func expectTerminating(ctx context.Context, service *corev1.Service, servers probes) {
+func expectTerminating(ctx context.Context, service *corev1.Service, servers testPods) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
-		var found probes
+		var found testPods
 		for _, endpoint := range endpointsOf(ctx, service, isIPv6(service.Spec.ClusterIP)) {
 			conditions := endpoint.Conditions
 			if ptr.Deref(conditions.Terminating, false) && ptr.Deref(conditions.Serving, false) && endpoint.TargetRef != nil {
-				found = append(found, probe{name: endpoint.TargetRef.Name})
+				found = append(found, testPod{name: endpoint.TargetRef.Name})
 			}
 		}
 		g.Expect(found.names()).To(Equal(servers.names()), "endpoints that terminate and serve")

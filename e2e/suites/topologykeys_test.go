@@ -34,8 +34,8 @@ var _ = Describe("Topology keys", func() {
 		here[0].setReady(ctx, false)
 		expectRefusal(ctx, "the zone is empty", podClients.inZone(empty), targets)
 		expectRefusal(ctx, "the zone is empty", nodeClients.inZone(empty), targets)
-		for _, on := range kube.inZone(empty) {
-			expectRefusal(ctx, "a node port of the empty zone", nodeClients.notInZone(empty)[:1], nodePorts(service, on))
+		for _, n := range kube.inZone(empty) {
+			expectRefusal(ctx, "a node port of the empty zone", nodeClients.notInZone(empty)[:1], nodePorts(service, n))
 		}
 		expectEachInItsZone(ctx, "the other zones", targets, elsewhere)
 		here[0].setReady(ctx, true)
@@ -49,8 +49,8 @@ var _ = Describe("Topology keys", func() {
 		servers := kube.startPods(ctx, namespace, serversOn(pairs)...)
 		service := newService(ctx, namespace, topologyKeys(corev1.LabelHostname+", "+corev1.LabelTopologyZone+", *"))
 		targets, client := clusterIPs(service), podClients.on(first)
-		for _, on := range pairs {
-			expectServers(ctx, "every node has an endpoint", podClients.on(on), targets, servers.on(on))
+		for _, n := range pairs {
+			expectServers(ctx, "every node has an endpoint", podClients.on(n), targets, servers.on(n))
 		}
 		servers.on(first)[0].setReady(ctx, false)
 		expectServers(ctx, "none on the node", client, targets, servers.on(second))
@@ -70,16 +70,16 @@ var _ = Describe("Topology keys", func() {
 		targets := clusterIPs(service)
 		mover := nodes[2]
 		expectRefusal(ctx, "no node has the label", podClients, targets)
-		labelNode(ctx, one, rack, new("one"))
-		labelNode(ctx, other, rack, new("other"))
+		setLabelForSpec(ctx, one, rack, new("one"))
+		setLabelForSpec(ctx, other, rack, new("other"))
 		expectServers(ctx, "a client's own rack", podClients.on(one), targets, servers.on(one))
 		expectServers(ctx, "a client's own rack", podClients.on(other), targets, servers.on(other))
 		expectRefusal(ctx, "a client in no rack", podClients.on(mover), targets)
-		labelNode(ctx, mover, rack, new("one"))
+		setLabelForSpec(ctx, mover, rack, new("one"))
 		expectServers(ctx, "the client's node was labelled", podClients.on(mover), targets, servers.on(one))
-		patchLabel(ctx, mover, rack, new("other"))
+		setLabel(ctx, mover, rack, new("other"))
 		expectServers(ctx, "the client's node moved", podClients.on(mover), targets, servers.on(other))
-		patchLabel(ctx, other, rack, new("one"))
+		setLabel(ctx, other, rack, new("one"))
 		expectServers(ctx, "an endpoint's node moved", podClients.on(one, other), targets, servers)
 		expectRefusal(ctx, "no endpoint is left in the client's rack", podClients.on(mover), targets)
 		changeService(ctx, service, topologyKeys(rack+", *"))
@@ -94,10 +94,10 @@ var _ = Describe("Topology keys", func() {
 		targets, mover := clusterIPs(service), nodes[0]
 		expectRefusal(ctx, "the node's zone is empty", podClients.on(mover), targets)
 		for _, to := range nodes[1:] {
-			labelNode(ctx, mover, corev1.LabelTopologyZone, &to.zone)
+			setLabelForSpec(ctx, mover, corev1.LabelTopologyZone, &to.zone)
 			expectServers(ctx, "the node moved to "+to.zone, podClients.on(mover), targets, servers.on(to))
 		}
-		patchLabel(ctx, mover, corev1.LabelTopologyZone, nil)
+		setLabel(ctx, mover, corev1.LabelTopologyZone, nil)
 		expectRefusal(ctx, "the node has no zone", podClients.on(mover), targets)
 	})
 })

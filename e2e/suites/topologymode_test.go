@@ -44,15 +44,15 @@ func topologyMode(value string) serviceOption {
 
 // expectZoneHints waits until the controller has set a zone hint for every server in the slice of a family. It returns
 // the servers by the zone of the hint, which may differ from the server's own.
-func expectZoneHints(ctx context.Context, service *corev1.Service, ipv6 bool, servers probes) map[string]probes {
+func expectZoneHints(ctx context.Context, service *corev1.Service, ipv6 bool, servers testPods) map[string]testPods {
 	GinkgoHelper()
-	hinted := map[string]probes{}
+	hinted := map[string]testPods{}
 	Eventually(func(g Gomega) {
 		clear(hinted)
 		for _, endpoint := range endpointsOf(ctx, service, ipv6) {
 			g.Expect(endpoint.Hints).NotTo(BeNil(), "hints of %s", endpoint.Addresses)
 			g.Expect(endpoint.TargetRef).NotTo(BeNil(), "the pod of %s", endpoint.Addresses)
-			server := servers.where(func(p probe) bool { return p.name == endpoint.TargetRef.Name })
+			server := servers.where(func(p testPod) bool { return p.name == endpoint.TargetRef.Name })
 			for _, zone := range endpoint.Hints.ForZones {
 				hinted[zone.Name] = append(hinted[zone.Name], server...)
 			}

@@ -21,7 +21,7 @@ var _ = Describe("TopologySlices", Label(topologySlices), func() {
 		namespace := newNamespace(ctx)
 		row := "rows.vicinity.dev/" + namespace // a key that only this spec uses
 		labelled := kube.nodes[0]
-		labelNode(ctx, labelled, row, new("one"))
+		setLabelForSpec(ctx, labelled, row, new("one"))
 		newService(ctx, namespace, topologyKeys(row+", *"))
 		Eventually(func(g Gomega) {
 			body, err := kube.CoreV1().RESTClient().Get().AbsPath("/apis/vicinity.dev/v1alpha1/topologyslices").DoRaw(ctx)
@@ -37,13 +37,13 @@ var _ = Describe("TopologySlices", Label(topologySlices), func() {
 			g.Expect(json.Unmarshal(body, &list)).To(Succeed())
 			described := map[string]map[string]string{}
 			for _, slice := range list.Items {
-				for _, on := range slice.Nodes {
-					described[on.Name] = on.Labels
+				for _, n := range slice.Nodes {
+					described[n.Name] = n.Labels
 				}
 			}
-			for _, on := range kube.nodes {
-				g.Expect(described).To(HaveKey(on.name), "published nodes")
-				g.Expect(described[on.name]).To(HaveKeyWithValue(corev1.LabelTopologyZone, on.zone), "published labels of %s", on.name)
+			for _, n := range kube.nodes {
+				g.Expect(described).To(HaveKey(n.name), "published nodes")
+				g.Expect(described[n.name]).To(HaveKeyWithValue(corev1.LabelTopologyZone, n.zone), "published labels of %s", n.name)
 			}
 			g.Expect(described[labelled.name]).To(HaveKeyWithValue(row, "one"), "published labels of %s", labelled.name)
 		}).WithContext(ctx).Should(Succeed())
@@ -56,16 +56,16 @@ var _ = Describe("TopologySlices", Label(topologySlices), func() {
 		servers := kube.startPods(ctx, namespace, serversOn([]node{there, elsewhere})...)
 		service := newService(ctx, namespace, topologyKeys(row+", *"))
 		client, to := podClients.on(here), clusterIPs(service)[:1]
-		labelNode(ctx, here, row, new("one"))
-		labelNode(ctx, there, row, nil) // removed after the spec
+		setLabelForSpec(ctx, here, row, new("one"))
+		setLabelForSpec(ctx, there, row, nil) // removed after the spec
 		expectServers(ctx, "no other node of the row", client, to, servers)
 		var took []time.Duration
 		for range 10 {
-			patchLabel(ctx, there, row, new("one"))
+			setLabel(ctx, there, row, new("one"))
 			began := time.Now()
 			expectServers(ctx, "one node of the row", client, to, servers.on(there))
 			took = append(took, time.Since(began))
-			patchLabel(ctx, there, row, nil)
+			setLabel(ctx, there, row, nil)
 			began = time.Now()
 			expectServers(ctx, "none again", client, to, servers)
 			took = append(took, time.Since(began))

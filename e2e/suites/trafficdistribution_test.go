@@ -30,8 +30,8 @@ var _ = Describe("trafficDistribution", func() {
 		servers := kube.startPods(ctx, namespace, serversOn(pairs)...)
 		service := newService(ctx, namespace, trafficDistribution(corev1.ServiceTrafficDistributionPreferSameNode))
 		targets, client := clusterIPs(service), podClients.on(first)
-		for _, on := range pairs {
-			expectServers(ctx, "every node has an endpoint", podClients.on(on), bothProtocols(targets), servers.on(on))
+		for _, n := range pairs {
+			expectServers(ctx, "every node has an endpoint", podClients.on(n), bothProtocols(targets), servers.on(n))
 		}
 		servers.on(first)[0].setReady(ctx, false)
 		expectServers(ctx, "none on the node", client, targets, servers.on(second))
@@ -51,7 +51,7 @@ var _ = Describe("trafficDistribution", func() {
 		expectEachInItsZone(ctx, "set", targets, servers)
 		changeService(ctx, service, trafficDistribution(corev1.ServiceTrafficDistributionPreferSameNode))
 		for _, server := range servers {
-			expectServers(ctx, "changed", podClients.on(server.node), targets, probes{server})
+			expectServers(ctx, "changed", podClients.on(server.node), targets, testPods{server})
 		}
 		changeService(ctx, service, func(service *corev1.Service) { service.Spec.TrafficDistribution = nil })
 		expectServers(ctx, "removed", podClients, targets, servers)

@@ -19,8 +19,8 @@ var _ = Describe("internalTrafficPolicy", func() {
 		servers := kube.startPods(ctx, namespace, serversOn(with)...)
 		service := newService(ctx, namespace, internalLocal)
 		targets := clusterIPs(service)
-		for _, on := range with {
-			expectServers(ctx, "a node with an endpoint", append(podClients.on(on), nodeClients.on(on)...), targets, servers.on(on))
+		for _, n := range with {
+			expectServers(ctx, "a node with an endpoint", append(podClients.on(n), nodeClients.on(n)...), targets, servers.on(n))
 		}
 		expectTimeout(ctx, "a node without", append(podClients.on(without), nodeClients.on(without)...), targets)
 		changeService(ctx, service, func(service *corev1.Service) {
@@ -54,10 +54,10 @@ var _ = Describe("externalTrafficPolicy", func() {
 		namespace := newNamespace(ctx)
 		servers := kube.startPods(ctx, namespace, serversOn(kube.oneOfEachZone())...)
 		service := newService(ctx, namespace, nodePort)
-		on := kube.nodes[0]
-		client := nodeClients.notOn(on)[0]
-		for _, to := range nodePorts(service, on) {
-			expectServers(ctx, "from outside", probes{client}, []target{to}, servers)
+		n := kube.nodes[0]
+		client := nodeClients.notOn(n)[0]
+		for _, to := range nodePorts(service, n) {
+			expectServers(ctx, "from outside", testPods{client}, []target{to}, servers)
 			got, err := client.dial(ctx, to, dialling{count: sample, timeout: successTimeout})
 			Expect(err).NotTo(HaveOccurred())
 			Expect(got.replies()).To(Equal(sample), "connections with a reply: %s", got)
@@ -81,14 +81,14 @@ var _ = Describe("externalTrafficPolicy", func() {
 
 // expectHealthCheck waits until a node responds with a status on the Service's health check node port. The request goes
 // through the API server's proxy.
-func expectHealthCheck(ctx context.Context, service *corev1.Service, on node, status int) {
+func expectHealthCheck(ctx context.Context, service *corev1.Service, n node, status int) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		var got int
 		body, err := kube.CoreV1().RESTClient().Get().Resource("nodes").
-			Name(fmt.Sprintf("http:%s:%d", on.name, service.Spec.HealthCheckNodePort)).SubResource("proxy").Suffix("healthz").
+			Name(fmt.Sprintf("http:%s:%d", n.name, service.Spec.HealthCheckNodePort)).SubResource("proxy").Suffix("healthz").
 			Do(ctx).StatusCode(&got).Raw()
-		g.Expect(got).To(Equal(status), "status of %s on the health check node port: %s (%v)", on.name, body, err)
+		g.Expect(got).To(Equal(status), "status of %s on the health check node port: %s (%v)", n.name, body, err)
 		g.Expect(string(body)).To(ContainSubstring(service.Namespace), "namespace of the Service in the response")
 	}).WithContext(ctx).Should(Succeed())
 }

@@ -87,7 +87,7 @@ func overUDP(tcp []target) []target {
 }
 
 // expectFlows waits until one server replies to all datagrams that clients send from their one port.
-func expectFlows(ctx context.Context, desc string, clients probes, targets []target, server probes) {
+func expectFlows(ctx context.Context, desc string, clients testPods, targets []target, server testPods) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		for _, count := range []int{1, 10} {

@@ -80,8 +80,8 @@ func newTestbedOf(t *testing.T, nodes int, servers ...int) *testbed {
 		must.Succeed(t, err)
 		tb.nodes = append(tb.nodes, node)
 	}
-	for i, on := range servers {
-		pod, err := tb.nodes[on].AddPod(fmt.Sprintf("server-%d", i))
+	for i, index := range servers {
+		pod, err := tb.nodes[index].AddPod(fmt.Sprintf("server-%d", i))
 		must.Succeed(t, err)
 		listener, err := pod.Listen("tcp", net.JoinHostPort(pod.IPv4.String(), fmt.Sprint(serverPort)))
 		must.Succeed(t, err)
@@ -89,7 +89,7 @@ func newTestbedOf(t *testing.T, nodes int, servers ...int) *testbed {
 		greeter := greeterServer(name)
 		go func() { _ = greeter.Serve(listener) }() // until it is stopped
 		t.Cleanup(greeter.Stop)
-		tb.servers = append(tb.servers, server{pod, on, name})
+		tb.servers = append(tb.servers, server{pod, index, name})
 	}
 	var err error
 	tb.near, err = tb.nodes[0].AddPod("near")
@@ -312,8 +312,8 @@ func TestClientsOfTheNodeReachTheDaemon(t *testing.T) {
 	if got := s.serversThroughKernel(byService, enoughConnections(len(want))); !slices.Equal(got, want) {
 		t.Errorf("through the kernel %v reply, want %v", got, want)
 	}
-	stranger := startClient(t, fmt.Sprintf("passthrough:///%s:%d", s.nodes[0].IPv4, xdsPort), s.far.Namespace)
-	if got := stranger.do(command{Calls: 1, Timeout: 1000}); len(got.Answers) > 0 {
+	remote := startClient(t, fmt.Sprintf("passthrough:///%s:%d", s.nodes[0].IPv4, xdsPort), s.far.Namespace)
+	if got := remote.do(command{Calls: 1, Timeout: 1000}); len(got.Answers) > 0 {
 		t.Errorf("a client on another node got replies: %v", got.Answers)
 	}
 	s.waitForMetric("vicinity_xds_rejections_total", 1, `reason="remote_client"`)

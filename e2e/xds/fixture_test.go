@@ -247,7 +247,7 @@ func (f *fixture) client() *client {
 }
 
 // startClient starts a process with clients of a server, in a network namespace if one is given.
-func startClient(t *testing.T, server string, on ...*fabric.Namespace) *client {
+func startClient(t *testing.T, server string, namespaces ...*fabric.Namespace) *client {
 	t.Helper()
 	built, err := programs()
 	must.Succeed(t, err)
@@ -261,8 +261,8 @@ func startClient(t *testing.T, server string, on ...*fabric.Namespace) *client {
 	must.Succeed(t, err)
 	cmd.Stderr = os.Stderr
 	start := cmd.Start
-	if len(on) > 0 {
-		start = func() error { return on[0].Do(cmd.Start) }
+	if len(namespaces) > 0 {
+		start = func() error { return namespaces[0].Do(cmd.Start) }
 	}
 	must.Succeed(t, start())
 	t.Cleanup(func() {

@@ -8,8 +8,8 @@ import (
 	yamlv2 "go.yaml.in/yaml/v2"
 )
 
-// maxDuplicates bounds the fields of one document that are set twice, because every object of the document is compared
-// with them.
+// maxDuplicates limits the number of duplicate keys per document. Each object is checked against all of them, so
+// without a limit the cost is quadratic.
 const maxDuplicates = 1000
 
 // duplicateKeys returns the path of every key that a YAML document sets twice in one mapping. Keys from a merge ("<<")

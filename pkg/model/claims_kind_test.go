@@ -29,11 +29,11 @@ const (
 
 func TestALostFrontendOfAnyKindNamesItsOwner(t *testing.T) {
 	cluster := NewCluster("node-1")
-	loser := claimant("young", 2, uncontestedIP1).withExternalIPs("192.0.2.1 192.0.2.2").withLoadBalancerIPs(clusterIP1).withNodePort(30080)
+	losing := claimant("young", 2, uncontestedIP1).withExternalIPs("192.0.2.1 192.0.2.2").withLoadBalancerIPs(clusterIP1).withNodePort(30080)
 	cluster.Apply(changeOf(
-		loser, claimant("first", 3, clusterIP1), claimant("second", 1, uncontestedIP2).withLoadBalancerIPs("192.0.2.1"),
+		losing, claimant("first", 3, clusterIP1), claimant("second", 1, uncontestedIP2).withLoadBalancerIPs("192.0.2.1"),
 		claimant("ported", 1, uncontestedIP3).withNodePort(30080)))
-	owned, lost := cluster.Frontends(loser, loser.Ports[0], IPv4)
+	owned, lost := cluster.Frontends(losing, losing.Ports[0], IPv4)
 	if got := texts(owned); got != "10.96.0.11:80/TCP 192.0.2.2:80/TCP" {
 		t.Errorf("owned frontends are %s, want the ClusterIP and 192.0.2.2", got)
 	}
@@ -144,12 +144,12 @@ func TestReservedAddressesHaveNoOwner(t *testing.T) {
 		if got := namesText(cluster.Apply(step.change)); got != step.dirty {
 			t.Errorf("step %d: Apply returned %q, want %q", number+1, got, step.dirty)
 		}
-		var losers []string
+		var losing []string
 		for _, name := range cluster.ServiceNames() {
 			service := cluster.Service(name)
 			_, lost := cluster.Frontends(service, service.Ports[0], IPv4)
 			for _, frontend := range lost {
-				losers = append(losers, name.Name)
+				losing = append(losing, name.Name)
 				if cluster.Owns(name, frontend.Frontend) {
 					t.Errorf("step %d: %s lost %s, but Owns returns true", number+1, name, frontend)
 				}
@@ -165,7 +165,7 @@ func TestReservedAddressesHaveNoOwner(t *testing.T) {
 				}
 			}
 		}
-		if got := strings.Join(losers, " "); got != step.lost {
+		if got := strings.Join(losing, " "); got != step.lost {
 			t.Errorf("step %d: the Services that lost frontends are %q, want %q", number+1, got, step.lost)
 		}
 	}

@@ -48,15 +48,15 @@ func owners(t testing.TB, cluster *Cluster) map[string]string {
 
 func TestALostFrontendNamesItsOwner(t *testing.T) {
 	cluster := NewCluster("node-1")
-	loser := claimant("young", 2, clusterIP1, clusterIPv6)
-	cluster.Apply(changeOf(claimant("old", 1, clusterIP1), loser))
-	owned, lost := cluster.Frontends(loser, web, IPv4)
+	younger := claimant("young", 2, clusterIP1, clusterIPv6)
+	cluster.Apply(changeOf(claimant("old", 1, clusterIP1), younger))
+	owned, lost := cluster.Frontends(younger, web, IPv4)
 	frontend := PortFrontend{Frontend: Frontend{Addr: netip.MustParseAddr(clusterIP1), Protocol: TCP, Port: 80}}
 	want := []LostFrontend{{PortFrontend: frontend, Owner: named("old"), OwnerIsOlder: true}}
 	if diff := cmp.Diff(want, lost, compareAddrs); diff != "" || len(owned) > 0 {
 		t.Errorf("owned %v, lost (-want +got):\n%s", owned, diff)
 	}
-	owned, lost = cluster.Frontends(loser, web, IPv6)
+	owned, lost = cluster.Frontends(younger, web, IPv6)
 	if len(owned) != 1 || owned[0].Addr.String() != clusterIPv6 || len(lost) > 0 {
 		t.Errorf("in the other family: owned %v, lost %v; want only %s owned", owned, lost, clusterIPv6)
 	}

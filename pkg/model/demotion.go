@@ -26,19 +26,19 @@ var demotionReasons = [NumDemotionReasons]struct {
 	name string
 	// only is the end of a sentence about endpoints that all run on such nodes, spared that of one about a skipped
 	// endpoint on such a node. The placeholders {until} and {since} stand for the fields of the Demotion.
-	only, spared string
+	only, skipped string
 	// label is the Node label that sets the reason, and read parses its value. A reason without a label comes from
 	// elsewhere: this node observes that the other one does not reply.
 	label string
 	read  func(value string) (isGiven bool, until *time.Time, err error)
 }{
 	Evacuated: {
-		name: "Evacuated", only: "is being evacuated, so these endpoints are used anyway", spared: "is being evacuated{until}",
+		name: "Evacuated", only: "is being evacuated, so these endpoints are used anyway", skipped: "is being evacuated{until}",
 		label: policy.EvacuateLabel, read: policy.ParseEvacuate,
 	},
 	Unreachable: {
 		name: "Unreachable", only: "does not reply to this one, so these endpoints are tried anyway",
-		spared: "has not replied to this node{since}",
+		skipped: "has not replied to this node{since}",
 	},
 }
 
@@ -52,7 +52,7 @@ func (r DemotionReason) String() string { return strings.ToLower(demotionReasons
 func (r DemotionReason) AllDemotedText() string { return demotionReasons[r].only }
 
 // SkippedText returns the end of "the endpoint runs on a node, which …".
-func (r DemotionReason) SkippedText() string { return demotionReasons[r].spared }
+func (r DemotionReason) SkippedText() string { return demotionReasons[r].skipped }
 
 // Label returns the Node label that sets the reason; it is empty if there is none.
 func (r DemotionReason) Label() string { return demotionReasons[r].label }

@@ -42,7 +42,7 @@ func DistributionKeys(distribution string) []Key {
 const (
 	BalancedConflict = "has no effect together with " + TopologyAwareHintsAnnotation + "; keep one of them"
 
-	NeedsBound = "has no effect without a bound; add " + MaxLoadAnnotation
+	NeedsBound = "has no effect without a load bound; add " + MaxLoadAnnotation
 
 	MeasuredHeadless = "has no effect on a headless Service, because its connections are not counted; remove it"
 )

@@ -18,11 +18,11 @@ import (
 func TestTheREADMEHasTheAnnotations(t *testing.T) {
 	var table strings.Builder
 	table.WriteString("| on | | since | meaning |\n|---|---|---|---|\n")
-	addRow := func(on, name, since, meaning string) {
+	addRow := func(kind, name, since, meaning string) {
 		if meaning == "" || since == "" {
 			t.Errorf("%s: meaning %q, since %q", name, meaning, since)
 		}
-		fmt.Fprintf(&table, "| %s | `%s` | %s | %s |\n", on, name, since, meaning)
+		fmt.Fprintf(&table, "| %s | `%s` | %s | %s |\n", kind, name, since, meaning)
 	}
 	for _, annotation := range policy.Annotations {
 		addRow("Service", annotation.Name, annotation.Since, annotation.Description)

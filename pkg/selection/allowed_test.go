@@ -36,7 +36,7 @@ func TestAllowedEndpoints(t *testing.T) {
 		"an endpoint that serves without being ready, terminating or not": {
 			model.Service{}, "1s* 2t@node-2", all("1 2"), all("1 2"),
 		},
-		"not an endpoint that neither serves nor is ready": {
+		"an endpoint that is neither serving nor ready is excluded": {
 			model.Service{}, "1!* 2x@node-2 3@node-3", all("3"), all("3"),
 		},
 		"endpoints with publishNotReadyAddresses, terminating or not": {
@@ -82,8 +82,8 @@ func TestAllowedEndpoints(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			service, port := test.service, model.ServicePort{Protocol: model.UDP, Port: 53, NodePort: 30053}
-			service.ClusterIPs, service.ExternalIPs = decideAddrs("10.96.0.1"), decideAddrs("192.0.2.1")
-			service.LoadBalancerIPs = decideAddrs("203.0.113.1")
+			service.ClusterIPs, service.ExternalIPs = parseAddrs("10.96.0.1"), parseAddrs("192.0.2.1")
+			service.LoadBalancerIPs = parseAddrs("203.0.113.1")
 			viewpoint, endpoints := viewFrom(testNodes), parseEndpoints(t, test.endpoints)
 			decision := Decision{Viewpoint: viewpoint, Service: &service, Port: port, Endpoints: endpoints}
 			decision.Frontends = service.Frontends(port, model.IPv4)

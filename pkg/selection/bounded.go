@@ -46,7 +46,7 @@ func selectBounded(service *model.Service, endpoints []model.PortEndpoint, viewp
 	choice.markDemotedOnly()
 	if service.AffinityTimeout > 0 {
 		chosenUnreachable := choice.Endpoints[0].IsUnreachable()
-		choice.Standby = filterEndpoints(endpoints, func(endpoint *model.PortEndpoint) bool {
+		choice.StickyOnly = filterEndpoints(endpoints, func(endpoint *model.PortEndpoint) bool {
 			return hasRank(endpoint, share.Rank) && viewpoint.allows(keys, endpoint) && endpoint.IsUnreachable() == chosenUnreachable
 		})
 	}
@@ -163,8 +163,8 @@ type Load struct {
 	// demand is in an arbitrary unit.
 	Endpoints, AllEndpoints, Demand, AllDemand uint64
 	IsMeasured                                 bool
-	// Unbounded is the load that these endpoints would expect without the bound, Busiest is the load that the busiest of
-	// them expects, and Limit is the bound in percent.
+	// Unbounded is the expected load of each of these endpoints if there were no load bound. Busiest is the expected load
+	// of the busiest of them, and Limit is the load bound in percent.
 	Unbounded, Busiest, Limit uint64
 }
 

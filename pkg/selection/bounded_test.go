@@ -27,7 +27,7 @@ type boundedSetup struct {
 func newBoundedSetup(topology policy.Topology, nodes, endpoints []int) *boundedSetup {
 	s := &boundedSetup{web: model.ObjectName{Namespace: "shop", Name: "web"}}
 	service := &model.Service{
-		Name: s.web, ClusterIPs: decideAddrs("10.96.0.1"), Ports: []model.ServicePort{{Protocol: model.TCP, Port: 80}}, Topology: topology,
+		Name: s.web, ClusterIPs: parseAddrs("10.96.0.1"), Ports: []model.ServicePort{{Protocol: model.TCP, Port: 80}}, Topology: topology,
 	}
 	slice := &model.EndpointSlice{
 		Name: model.ObjectName{Namespace: "shop", Name: "web-1"}, Service: s.web, Ports: []model.SlicePort{{Protocol: model.TCP, Port: 8080}},
@@ -79,21 +79,21 @@ func bounded(limit uint64, keys ...policy.Key) policy.Topology {
 func TestReasonsOfBoundedServices(t *testing.T) {
 	keys := bounded(120, zoneThenAll...)
 	tests := map[string]struct {
-		town *boundedSetup
-		node string
-		tier string
-		want string
+		setup *boundedSetup
+		node  string
+		tier  string
+		want  string
 	}{
 		"enough near": {
 			newBoundedSetup(keys, []int{3, 3, 3}, []int{6, 1, 1}), "zone-a-1", zone,
 			`All of this node's connections stay in its topology.kubernetes.io/zone, "zone-a": 6 of 8 endpoints are there, ` +
-				`and none expects more than 0.93 times the mean load; max-load is 120 %.`,
+				`and the expected load of the busiest is 0.93 times the mean; max-load is 120 %.`,
 		},
 		"too few near": {
 			newBoundedSetup(keys, []int{3, 3, 3}, []int{6, 1, 1}), "zone-b-2", "*",
 			`45 % of this node's connections stay in its topology.kubernetes.io/zone, "zone-b", and 55 % go to the whole ` +
-				`cluster: 1 of 8 endpoints is there for 3 of 9 of the demand, and would expect 2.67 times the mean load without the bound; ` +
-				`max-load is 120 %.`,
+				`cluster: 1 of 8 endpoints is there for 3 of 9 of the demand. Without the load bound, the expected load of each would be ` +
+				`2.67 times the mean; max-load is 120 %.`,
 		},
 		"no endpoint near": {
 			newBoundedSetup(keys, []int{3, 3, 3}, []int{0, 1, 2}), "zone-a-0", "*",
@@ -103,12 +103,12 @@ func TestReasonsOfBoundedServices(t *testing.T) {
 		"a hard key": {
 			newBoundedSetup(bounded(100, policy.Zone), []int{2, 2}, []int{1, 3}), "zone-b-0", zone,
 			`All of this node's connections stay in its topology.kubernetes.io/zone, "zone-b": 3 of 3 endpoints are there, ` +
-				`and none expects more than 1.00 times the mean load; max-load is 100 %.`,
+				`and the expected load of the busiest is 1.00 times the mean; max-load is 100 %.`,
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			choice := test.town.decide(t, test.node).Selection.Cluster
+			choice := test.setup.decide(t, test.node).Selection.Cluster
 			if got := choice.Reason.Sentence(); got != test.want {
 				t.Errorf("reason is\n%s\nwant\n%s", got, test.want)
 			}
@@ -215,14 +215,14 @@ func TestNamedClientsAreTheDemand(t *testing.T) {
 	}
 }
 
-// TestSessionAffinityHasStandbyEndpoints: with session affinity, endpoints without a slot on this node are standby
-// endpoints.
-func TestSessionAffinityHasStandbyEndpoints(t *testing.T) {
+// TestSessionAffinityHasStickyOnlyEndpoints: with session affinity, clients keep endpoints that have no slot on this
+// node.
+func TestSessionAffinityHasStickyOnlyEndpoints(t *testing.T) {
 	setup := newBoundedSetup(bounded(120, zoneThenAll...), []int{3, 3, 3}, []int{6, 3, 3})
 	setup.change.Services[setup.web].AffinityTimeout = 1
 	choice := setup.decide(t, "zone-a-0").Selection.Cluster
-	if len(choice.Endpoints) != 6 || len(choice.Standby) != 12 {
-		t.Errorf("%d endpoints have slots, and %d are on standby; want 6 and 12", len(choice.Endpoints), len(choice.Standby))
+	if len(choice.Endpoints) != 6 || len(choice.StickyOnly) != 12 {
+		t.Errorf("%d endpoints have slots, and %d only keep clients; want 6 and 12", len(choice.Endpoints), len(choice.StickyOnly))
 	}
 }
 
@@ -322,7 +322,7 @@ func TestClientsAreRecountedWhenTheyChange(t *testing.T) {
 		return model.Change{Services: map[model.ObjectName]*model.Service{setup.web: &service}}
 	}
 	for _, step := range []struct {
-		says   string
+		desc   string
 		change model.Change
 		want   Code
 	}{
@@ -336,7 +336,7 @@ func TestClientsAreRecountedWhenTheyChange(t *testing.T) {
 		apply(step.change)
 		got := planner.Decide(setup.web, []model.Family{model.IPv4})[0].Selection.Cluster.Reason
 		if got.Code != step.want {
-			t.Errorf("%s: %s, want %s: %s", step.says, got.Code, step.want, got.Sentence())
+			t.Errorf("%s: %s, want %s: %s", step.desc, got.Code, step.want, got.Sentence())
 		}
 	}
 }

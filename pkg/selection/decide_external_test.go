@@ -13,28 +13,28 @@ import (
 // externalCluster has four Services with external clients, whose endpoints are all on another node.
 func externalCluster() *model.Cluster {
 	http, dns := model.ServicePort{Name: "http", Protocol: model.TCP, Port: 80}, model.ServicePort{Name: "dns", Protocol: model.UDP, Port: 53}
-	ported := http
-	ported.NodePort = 30080
+	httpWithNodePort := http
+	httpWithNodePort.NodePort = 30080
 	change := model.Change{Services: map[model.ObjectName]*model.Service{}, Slices: map[model.ObjectName]*model.EndpointSlice{}}
 	for _, service := range []*model.Service{
-		{Name: decideName("ported"), ClusterIPs: decideAddrs("10.96.1.1", "fd00:96::1:1"), Ports: []model.ServicePort{ported, dns}},
+		{Name: objectName("node-port"), ClusterIPs: parseAddrs("10.96.1.1", "fd00:96::1:1"), Ports: []model.ServicePort{httpWithNodePort, dns}},
 		{
-			Name: decideName("addressed"), ClusterIPs: decideAddrs("10.96.1.2", "fd00:96::1:2"), Ports: []model.ServicePort{http},
-			LoadBalancerIPs: decideAddrs("2001:db8::1"),
+			Name: objectName("ipv6-load-balancer"), ClusterIPs: parseAddrs("10.96.1.2", "fd00:96::1:2"), Ports: []model.ServicePort{http},
+			LoadBalancerIPs: parseAddrs("2001:db8::1"),
 		},
 		{
-			Name: decideName("loser"), ClusterIPs: decideAddrs("10.96.1.3"), Ports: []model.ServicePort{ported},
-			ExternalIPs: decideAddrs("10.96.1.1"), LoadBalancerIPs: decideAddrs("203.0.113.1"),
+			Name: objectName("conflicting"), ClusterIPs: parseAddrs("10.96.1.3"), Ports: []model.ServicePort{httpWithNodePort},
+			ExternalIPs: parseAddrs("10.96.1.1"), LoadBalancerIPs: parseAddrs("203.0.113.1"),
 		},
 		{
-			Name: decideName("doubled"), ClusterIPs: decideAddrs("10.96.1.4"), Ports: []model.ServicePort{http},
-			ExternalIPs: decideAddrs("10.96.1.4"),
+			Name: objectName("external-ip-is-cluster-ip"), ClusterIPs: parseAddrs("10.96.1.4"), Ports: []model.ServicePort{http},
+			ExternalIPs: parseAddrs("10.96.1.4"),
 		},
 	} {
 		service.Created, service.ExternalTrafficLocal = time.Unix(int64(len(change.Services)), 0), true
 		change.Services[service.Name] = service
-		slice := decideSlice(service.Name.Name, []string{"10.0.0.2@node-2"})
-		slice6 := decideSlice(service.Name.Name+"-6", []string{"fd00::2@node-2"})
+		slice := newSlice(service.Name.Name, []string{"10.0.0.2@node-2"})
+		slice6 := newSlice(service.Name.Name+"-6", []string{"fd00::2@node-2"})
 		slice6.Service, slice6.Family = service.Name, model.IPv6
 		change.Slices[slice.Name], change.Slices[slice6.Name] = slice, slice6
 	}
@@ -50,20 +50,20 @@ func TestDecideExternalPerPortAndFamily(t *testing.T) {
 		External          bool // whether the policy applied
 	}
 	tests := map[string][]decided{
-		"ported": {
+		"node-port": {
 			{"http IPv4", "10.96.1.1:80/TCP *:30080/TCP", "", true},
 			{"http IPv6", "[fd00:96::1:1]:80/TCP *:30080/TCP", "", true},
 			{"dns IPv4", "10.96.1.1:53/UDP", "", false},
 			{"dns IPv6", "[fd00:96::1:1]:53/UDP", "", false},
 		},
-		"addressed": {
+		"ipv6-load-balancer": {
 			{"http IPv4", "10.96.1.2:80/TCP", "", false},
 			{"http IPv6", "[fd00:96::1:2]:80/TCP [2001:db8::1]:80/TCP", "", true},
 		},
-		"loser": {
+		"conflicting": {
 			{"http IPv4", "10.96.1.3:80/TCP 203.0.113.1:80/TCP", "10.96.1.1:80/TCP *:30080/TCP", true},
 		},
-		"doubled": {
+		"external-ip-is-cluster-ip": {
 			{"http IPv4", "10.96.1.4:80/TCP", "", false},
 		},
 	}
@@ -71,7 +71,7 @@ func TestDecideExternalPerPortAndFamily(t *testing.T) {
 	for name, want := range tests {
 		t.Run(name, func(t *testing.T) {
 			var got []decided
-			for _, decision := range NewPlanner(cluster).Decide(decideName(name), model.Families) {
+			for _, decision := range NewPlanner(cluster).Decide(objectName(name), model.Families) {
 				short := decided{Port: decision.Port.Name + " " + decision.Family.String(), External: decision.Selection.Local != nil}
 				var owned, lost []string
 				for _, frontend := range decision.Frontends {

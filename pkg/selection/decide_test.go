@@ -13,9 +13,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// decideCluster returns a cluster from the view of node-1. Service web is dual-stack with two ports. Service late is
+// newTestCluster returns a cluster from the view of node-1. Service web is dual-stack with two ports. Service late is
 // younger, and also requests web's IPv4 address.
-func decideCluster() *model.Cluster {
+func newTestCluster() *model.Cluster {
 	cluster := model.NewCluster("node-1")
 	change := model.Change{
 		Services: map[model.ObjectName]*model.Service{},
@@ -25,16 +25,16 @@ func decideCluster() *model.Cluster {
 	http := model.ServicePort{Name: "http", Protocol: model.TCP, Port: 80}
 	for _, service := range []*model.Service{
 		{
-			Created: time.Unix(1, 0), Name: decideName("web"), ClusterIPs: decideAddrs("fd00:96::1", "10.96.0.1"),
+			Created: time.Unix(1, 0), Name: objectName("web"), ClusterIPs: parseAddrs("fd00:96::1", "10.96.0.1"),
 			Ports:    []model.ServicePort{http, {Name: "dns", Protocol: model.UDP, Port: 53}},
 			Topology: policy.Topology{Keys: []policy.Key{policy.Zone}},
 		},
 		{
-			Created: time.Unix(2, 0), Name: decideName("late"), ClusterIPs: decideAddrs("10.96.0.1", "fd00:96::2"),
+			Created: time.Unix(2, 0), Name: objectName("late"), ClusterIPs: parseAddrs("10.96.0.1", "fd00:96::2"),
 			Ports: []model.ServicePort{http},
 		},
-		{Name: decideName("local-only"), ClusterIPs: decideAddrs("10.96.0.3"), Ports: []model.ServicePort{http}, InternalTrafficLocal: true},
-		{Name: decideName("portless"), ClusterIPs: decideAddrs("10.96.0.4")},
+		{Name: objectName("local-only"), ClusterIPs: parseAddrs("10.96.0.3"), Ports: []model.ServicePort{http}, InternalTrafficLocal: true},
+		{Name: objectName("portless"), ClusterIPs: parseAddrs("10.96.0.4")},
 	} {
 		change.Services[service.Name] = service
 	}
@@ -45,7 +45,7 @@ func decideCluster() *model.Cluster {
 		"headless":   {"10.0.0.5@node-1"},
 	}
 	for name, texts := range slicesOf {
-		slice := decideSlice(name, texts)
+		slice := newSlice(name, texts)
 		change.Slices[slice.Name] = slice
 	}
 	for name, labels := range map[string]string{"node-1": "zone=a", "node-2": "zone=a", "node-3": "zone=b"} {
@@ -55,11 +55,11 @@ func decideCluster() *model.Cluster {
 	return cluster
 }
 
-func decideName(name string) model.ObjectName {
+func objectName(name string) model.ObjectName {
 	return model.ObjectName{Namespace: "default", Name: name}
 }
 
-func decideAddrs(texts ...string) []netip.Addr {
+func parseAddrs(texts ...string) []netip.Addr {
 	var addrs []netip.Addr
 	for _, text := range texts {
 		addrs = append(addrs, netip.MustParseAddr(text))
@@ -67,13 +67,13 @@ func decideAddrs(texts ...string) []netip.Addr {
 	return addrs
 }
 
-// decideSlice serves http on 8080 and dns on 5353. Its Service has the slice's name without the family.
-func decideSlice(name string, endpoints []string) *model.EndpointSlice {
-	slice := &model.EndpointSlice{Name: decideName(name), Service: decideName(name), Ports: []model.SlicePort{
+// newSlice serves http on 8080 and dns on 5353. Its Service has the slice's name without the family.
+func newSlice(name string, endpoints []string) *model.EndpointSlice {
+	slice := &model.EndpointSlice{Name: objectName(name), Service: objectName(name), Ports: []model.SlicePort{
 		{Name: "http", Protocol: model.TCP, Port: 8080}, {Name: "dns", Protocol: model.UDP, Port: 5353},
 	}}
 	if name == "web-6" {
-		slice.Service, slice.Family = decideName("web"), model.IPv6
+		slice.Service, slice.Family = objectName("web"), model.IPv6
 	}
 	for _, text := range endpoints {
 		addr, node, _ := strings.Cut(text, "@")
@@ -138,7 +138,7 @@ func TestDecide(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			var got []decided
-			for _, decision := range NewPlanner(decideCluster()).Decide(decideName(test.service), test.families) {
+			for _, decision := range NewPlanner(newTestCluster()).Decide(objectName(test.service), test.families) {
 				if decision.Service.Name.Name != test.service {
 					t.Errorf("decision is about %s, want %s", decision.Service.Name, test.service)
 				}
@@ -152,14 +152,14 @@ func TestDecide(t *testing.T) {
 }
 
 func TestDecideUsesTheClustersOwnNode(t *testing.T) {
-	cluster := decideCluster()
-	local := NewPlanner(cluster).Decide(decideName("web"), []model.Family{model.IPv4})[0]
+	cluster := newTestCluster()
+	local := NewPlanner(cluster).Decide(objectName("web"), []model.Family{model.IPv4})[0]
 	choice, _ := local.Selection.ClusterIP()
 	if got := numbers(choice.Endpoints); got != "1 2" || choice.Tier != string(policy.Zone) {
 		t.Errorf("in zone a: endpoints %q in tier %q, want %q in the tier of the zone", got, choice.Tier, "1 2")
 	}
 	cluster.Apply(model.Change{Nodes: map[string]*model.Node{"node-1": {Name: "node-1", Labels: parseLabels("zone=b")}}})
-	moved := NewPlanner(cluster).Decide(decideName("web"), []model.Family{model.IPv4})[0]
+	moved := NewPlanner(cluster).Decide(objectName("web"), []model.Family{model.IPv4})[0]
 	choice, _ = moved.Selection.ClusterIP()
 	if got := numbers(choice.Endpoints); got != "1 3" {
 		t.Errorf("after the node and its endpoint moved to zone b: endpoints %q, want %q", got, "1 3")

@@ -8,10 +8,10 @@ import (
 
 // demotionCodes has two codes for each model.DemotionReason: one for a choice that has only such endpoints, such as
 // OnlyEvacuated, and one for an endpoint that others replace, such as NodeEvacuated.
-var demotionCodes = func() (codes [model.NumDemotionReasons]struct{ only, spared Code }) {
+var demotionCodes = func() (codes [model.NumDemotionReasons]struct{ only, skipped Code }) {
 	for why := range codes {
 		name := model.DemotionReason(why).Title()
-		codes[why].only, codes[why].spared = Code("Only"+name), Code("Node"+name)
+		codes[why].only, codes[why].skipped = Code("Only"+name), Code("Node"+name)
 	}
 	return codes
 }()
@@ -22,7 +22,7 @@ func demotionSentences() (all []sentence) {
 		reason := model.DemotionReason(i)
 		all = append(all,
 			sentence{codes.only, "Every endpoint that may be used runs on a node that " + reason.AllDemotedText() + "."},
-			sentence{codes.spared, "The endpoint runs on node {value}, which " + reason.SkippedText() + ", and others serve in its place."})
+			sentence{codes.skipped, "The endpoint runs on node {value}, which " + reason.SkippedText() + ", and others serve in its place."})
 	}
 	return all
 }
@@ -61,7 +61,7 @@ func (c *Choice) markDemotedOnly() {
 // standbyReason returns the reason why other endpoints serve in place of this one.
 func standbyReason(endpoint *model.PortEndpoint) Reason {
 	return Reason{
-		Code: demotionCodes[endpoint.Demotion.Reason].spared, Value: endpoint.Node, Until: endpoint.Demotion.Until,
+		Code: demotionCodes[endpoint.Demotion.Reason].skipped, Value: endpoint.Node, Until: endpoint.Demotion.Until,
 		Since: endpoint.Demotion.Since,
 	}
 }

@@ -57,9 +57,9 @@ func TestHeadlessServices(t *testing.T) {
 	zoned, anywhere := policy.Topology{Keys: []policy.Key{policy.Zone, policy.AnyNode}}, policy.Topology{Keys: []policy.Key{policy.AnyNode}}
 	bounded := policy.Topology{Keys: []policy.Key{policy.Zone, policy.AnyNode}, MaxLoad: 100}
 	for title, test := range map[string]struct {
-		world  headlessFixture
-		want   string // the last bytes of the addresses; "1 more" means 1 and at least one other
-		reason selection.Code
+		fixture headlessFixture
+		want    string // the last bytes of the addresses; "1 more" means 1 and at least one other
+		reason  selection.Code
 	}{
 		"its own zone": {headlessFixture{zoned, []string{"10.0.0.1 n-a", "10.0.0.2 n-b"}, nil}, "1", selection.MatchedTopologyKey},
 		"the next key, if no endpoint is near": {
@@ -87,7 +87,7 @@ func TestHeadlessServices(t *testing.T) {
 		},
 	} {
 		t.Run(title, func(t *testing.T) {
-			decisions := test.world.decisions()
+			decisions := test.fixture.decisions()
 			if len(decisions) != 2 || !decisions[0].ForAddresses || decisions[1].Port.Name != "pg" {
 				t.Fatalf("unexpected decisions %v", decisions)
 			}

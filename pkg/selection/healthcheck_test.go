@@ -16,7 +16,7 @@ import (
 // the endpoints' numbers are those of IPv6 addresses.
 func healthSlice(t testing.TB, number int, text string) *model.EndpointSlice {
 	t.Helper()
-	slice := &model.EndpointSlice{Name: decideName(fmt.Sprintf("web-%d", number)), Service: decideName("web")}
+	slice := &model.EndpointSlice{Name: objectName(fmt.Sprintf("web-%d", number)), Service: objectName("web")}
 	ports, endpoints, _ := strings.Cut(text, ":")
 	for word := range strings.FieldsSeq(ports) {
 		if word == "IPv6" {
@@ -88,7 +88,7 @@ func TestHealthCheckCountsReadyAddressesOnThisNode(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cluster, change := model.NewCluster("node-1"), model.Change{Slices: map[model.ObjectName]*model.EndpointSlice{}}
 			service := &model.Service{
-				Name: decideName("web"), ClusterIPs: decideAddrs(strings.Fields(test.clusterIPs)...), HealthCheckNodePort: 32000,
+				Name: objectName("web"), ClusterIPs: parseAddrs(strings.Fields(test.clusterIPs)...), HealthCheckNodePort: 32000,
 				Ports: []model.ServicePort{
 					{Name: "http", Protocol: model.TCP, Port: 80}, {Name: "dns", Protocol: model.TCP, Port: 53},
 				},
@@ -112,9 +112,9 @@ func TestHealthCheckCountsReadyAddressesOnThisNode(t *testing.T) {
 }
 
 func TestAServiceWithoutAHealthCheckNodePortHasNoHealthCheck(t *testing.T) {
-	cluster := decideCluster()
+	cluster := newTestCluster()
 	for _, name := range []string{"web", "local-only", "unknown"} {
-		decisions := NewPlanner(cluster).Decide(decideName(name), model.Families)
+		decisions := NewPlanner(cluster).Decide(objectName(name), model.Families)
 		if check, hasCheck := HealthCheckOf(decisions); hasCheck || check.Port != 0 || check.Endpoints != nil {
 			t.Errorf("%s has the health check %+v, want none", name, check)
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
-// Loads are the loads that endpoints expect from all nodes together.
+// Loads are the expected loads of endpoints, from all nodes together.
 type Loads struct {
 	// Endpoints are the loads of a decision's endpoints, in their order.
 	Endpoints []balance.Load
@@ -31,7 +31,7 @@ type MeasuredLoads struct {
 	AssumedLoads []uint64
 }
 
-// Loads returns the loads that the endpoints of a decision expect, and whether there is a plan.
+// Loads returns the expected loads of the endpoints of a decision, and whether there is a plan.
 func (p *Planner) Loads(decision Decision) (loads Loads, planned bool) {
 	record := decision.Selection.Cluster.record
 	if record == nil {

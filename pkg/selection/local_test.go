@@ -17,7 +17,7 @@ var (
 
 // exposed adds an IPv4 address for external clients to a Service that has ClusterIPs of both families.
 func exposed(service model.Service) model.Service {
-	service.ClusterIPs, service.ExternalIPs = decideAddrs("10.96.0.1", "fd00:96::1"), decideAddrs("192.0.2.1")
+	service.ClusterIPs, service.ExternalIPs = parseAddrs("10.96.0.1", "fd00:96::1"), parseAddrs("192.0.2.1")
 	return service
 }
 

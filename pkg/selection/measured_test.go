@@ -103,7 +103,7 @@ func TestPlansUseActiveMeasuredDemand(t *testing.T) {
 	}
 }
 
-// TestMeasuredLoads: the loads include the zones' demand, and the loads that endpoints would get with assumed demand.
+// TestMeasuredLoads: the loads include the demand of zones, and the expected loads of endpoints with assumed demand.
 func TestMeasuredLoads(t *testing.T) {
 	for name, clients := range map[string][]string{"by labels": nil, "by clients": {"shop/client"}} {
 		topology := bounded(120, zoneThenAll...)

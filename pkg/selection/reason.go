@@ -87,19 +87,18 @@ var sentences = append([]sentence{
 	{MatchedTopologyKey, "The ready endpoints that share this node's {key}, {value}, are used."},
 	{MatchedTopologyKeyTerminating, "No ready endpoint matches a topology key, so the ones that share this node's {key}, {value}, " +
 		"and still serve while terminating are used."},
-	{MatchedAnyNode, "All ready endpoints are used because the topology key * matches every node, and no key before it matched."},
-	{MatchedAnyNodeTerminating, "No endpoint is ready, so all that still serve while terminating are used: the topology key * matches " +
-		"every node, and no key before it matched."},
+	{MatchedAnyNode, "All ready endpoints are used because * is the first topology key that any of them matches."},
+	{MatchedAnyNodeTerminating, "No endpoint is ready, so all that still serve while terminating are used: * is the first topology " +
+		"key that any of them matches."},
 
-	{WithinLoadBound, "All of this node's connections stay {there}: {endpoints} there, and none expects more than {busiest} times the " +
-		"mean load; max-load is {limit}."},
+	{WithinLoadBound, "All of this node's connections stay {there}: {endpoints} there, and the expected load of the busiest is " +
+		"{busiest} times the mean; max-load is {limit}."},
 	{Spillover, "{kept} of this node's connections stay {there}, and {rest} go to {next}: {endpoints} there for {demand} of " +
-		"the demand, and would expect {unbounded} times the mean load without the bound; max-load is {limit}."},
+		"the demand. Without the load bound, the expected load of each would be {unbounded} times the mean; max-load is {limit}."},
 	{NoNearEndpoints, "{noEndpoint}; all of this node's connections go to {next}, most to the least loaded endpoints."},
-	{LoadBoundExceeded,
-		"The endpoints {there} expect {busiest} times the mean load, more than max-load ({limit}): the keys allow this node no " +
-			"others, because they do not end with *."},
-	{NodesUnknown, "The endpoints that share this node's {key}, {value}, are used, whatever load they expect: the Nodes are not " +
+	{LoadBoundExceeded, "The expected load of the busiest endpoint {there} is {busiest} times the mean, more than max-load ({limit}): the " +
+		"keys allow this node no others, because they do not end with *."},
+	{NodesUnknown, "The endpoints that share this node's {key}, {value}, are used, whatever their expected load: the Nodes are not " +
 		"known yet, and max-load cannot be applied without them."},
 
 	{HintedForThisNode, "The endpoints that the EndpointSlices hint for this node, {value}, are used."},
@@ -122,10 +121,9 @@ var sentences = append([]sentence{
 
 	{NoEndpoints, "The Service port has no endpoints."},
 	{NoUsableEndpoints, "No endpoint is ready, and none still serves while terminating."},
-	{NoTopologyMatch, "No usable endpoint matches a topology key: none shares this node's {key}, {value}, nor does any match a key before " +
-		"that, and the keys do not end with *."},
-	{NodeHasNoTopologyLabel, "No endpoint matches the topology key {key} because this node has no such label; no key before it matches " +
-		"either, and the keys do not end with *."},
+	{NoTopologyMatch, "No usable endpoint matches a topology key: none shares this node's {key}, {value}, and the " +
+		"keys do not end with *."},
+	{NodeHasNoTopologyLabel, "No endpoint matches a topology key: this node has no label {key}, and the keys do not end with *."},
 	{NoneOnThisNode, "{key} is Local, and no usable endpoint is on this node."},
 	{ClusterChoiceUnused,
 		"internalTrafficPolicy is Local and the port has no external frontend, so no traffic goes to other nodes."},

@@ -79,7 +79,7 @@ func TestCodesListsEveryConstant(t *testing.T) {
 		t.Fatal("no constants found")
 	}
 	for _, codes := range demotionCodes { // generated from rows
-		declared = append(declared, codes.only, codes.spared)
+		declared = append(declared, codes.only, codes.skipped)
 	}
 	listed := Codes()
 	slices.Sort(declared)

@@ -57,7 +57,7 @@ func newScenario(bytes []byte) *scenario {
 		port:      model.ServicePort{Name: "web", Protocol: model.TCP, Port: 80},
 		viewpoint: generateView(source),
 		service: model.Service{
-			ClusterIPs:           decideAddrs("10.96.0.1", "fd00:96::1"),
+			ClusterIPs:           parseAddrs("10.96.0.1", "fd00:96::1"),
 			InternalTrafficLocal: source.oneIn(4),
 			ExternalTrafficLocal: source.oneIn(4),
 			Topology:             policy.Topology{Keys: generateKeys(source)},
@@ -77,7 +77,7 @@ func generateFrontends(source *byteSource, s *scenario) {
 	if source.oneIn(4) {
 		s.port.NodePort = 30080
 	}
-	lists := [][]netip.Addr{nil, nil, decideAddrs("2001:db8::1"), decideAddrs("2001:db8::1", "192.0.2.1")}
+	lists := [][]netip.Addr{nil, nil, parseAddrs("2001:db8::1"), parseAddrs("2001:db8::1", "192.0.2.1")}
 	s.service.ExternalIPs, s.service.LoadBalancerIPs = lists[source.intN(len(lists))], lists[source.intN(len(lists))]
 }
 

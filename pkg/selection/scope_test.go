@@ -12,15 +12,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-func addrs(texts ...string) []netip.Addr {
-	var addrs []netip.Addr
-	for _, text := range texts {
-		addrs = append(addrs, netip.MustParseAddr(text))
-	}
-	return addrs
-}
-
-func prefixes(texts ...string) []netip.Prefix {
+func parsePrefixes(texts ...string) []netip.Prefix {
 	var prefixes []netip.Prefix
 	for _, text := range texts {
 		prefixes = append(prefixes, netip.MustParsePrefix(text))
@@ -42,38 +34,38 @@ func failingIsLocal(netip.Addr) (bool, error) { return false, errNoReply }
 
 func TestServesNodePorts(t *testing.T) {
 	cluster := model.NewCluster("node-1")
-	interfaces := addrs("127.0.0.1", "172.30.0.1", "192.168.0.1", "::1", "fd00:30::1", "fe80::1")
+	interfaces := parseAddrs("127.0.0.1", "172.30.0.1", "192.168.0.1", "::1", "fd00:30::1", "fe80::1")
 	cluster.Apply(model.Change{
-		Nodes:      map[string]*model.Node{"node-1": {Name: "node-1", Addresses: addrs("172.30.0.1")}},
+		Nodes:      map[string]*model.Node{"node-1": {Name: "node-1", Addresses: parseAddrs("172.30.0.1")}},
 		LocalAddrs: interfaces,
 	})
 	// routed are local only by a route, foreign are not the node's.
-	routed, foreign := addrs("198.51.100.1", "2001:db8::1"), addrs("172.30.0.2", "fd00:30::2")
+	routed, foreign := parseAddrs("198.51.100.1", "2001:db8::1"), parseAddrs("172.30.0.2", "fd00:30::2")
 	all := slices.Concat(interfaces, routed, foreign)
 	for name, c := range map[string]struct {
 		setting model.NodePortAddresses
 		want    []netip.Addr
-		asked   int
+		lookups int
 	}{
 		"no setting: all addresses that the kernel considers local, except loopback": {
 			model.NodePortAddresses{},
-			addrs("172.30.0.1", "192.168.0.1", "fd00:30::1", "fe80::1", "198.51.100.1", "2001:db8::1"), 8,
+			parseAddrs("172.30.0.1", "192.168.0.1", "fd00:30::1", "fe80::1", "198.51.100.1", "2001:db8::1"), 8,
 		},
 		"primary: the addresses that the Node object names": {
-			model.NodePortAddresses{Primary: true}, addrs("172.30.0.1"), 0,
+			model.NodePortAddresses{Primary: true}, parseAddrs("172.30.0.1"), 0,
 		},
 		"prefixes: addresses inside, and all in the other family": {
-			model.NodePortAddresses{Prefixes: prefixes("192.168.0.0/16")}, addrs("192.168.0.1", "fd00:30::1", "fe80::1", "2001:db8::1"), 4,
+			model.NodePortAddresses{Prefixes: parsePrefixes("192.168.0.0/16")}, parseAddrs("192.168.0.1", "fd00:30::1", "fe80::1", "2001:db8::1"), 4,
 		},
 		"prefixes of both families": {
-			model.NodePortAddresses{Prefixes: prefixes("172.16.0.0/12", "fd00::/8")}, addrs("172.30.0.1", "fd00:30::1"), 0,
+			model.NodePortAddresses{Prefixes: parsePrefixes("172.16.0.0/12", "fd00::/8")}, parseAddrs("172.30.0.1", "fd00:30::1"), 0,
 		},
 		"a prefix whose addresses are local only by a route": {
-			model.NodePortAddresses{Prefixes: prefixes("198.51.100.0/24", "2001:db8::/32")}, nil, 0,
+			model.NodePortAddresses{Prefixes: parsePrefixes("198.51.100.0/24", "2001:db8::/32")}, nil, 0,
 		},
 		"prefixes of length zero do not include loopback": {
-			model.NodePortAddresses{Prefixes: prefixes("0.0.0.0/0", "::/0")},
-			addrs("172.30.0.1", "192.168.0.1", "fd00:30::1", "fe80::1", "198.51.100.1", "2001:db8::1"), 8,
+			model.NodePortAddresses{Prefixes: parsePrefixes("0.0.0.0/0", "::/0")},
+			parseAddrs("172.30.0.1", "192.168.0.1", "fd00:30::1", "fe80::1", "198.51.100.1", "2001:db8::1"), 8,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -93,27 +85,27 @@ func TestServesNodePorts(t *testing.T) {
 			if diff := cmp.Diff(c.want, got, opts); diff != "" {
 				t.Errorf("addresses with node ports (-want +got):\n%s", diff)
 			}
-			if lookups != c.asked {
-				t.Errorf("%d lookups in the kernel, want %d", lookups, c.asked)
+			if lookups != c.lookups {
+				t.Errorf("%d lookups in the kernel, want %d", lookups, c.lookups)
 			}
 		})
 	}
 }
 
 func TestOriginOf(t *testing.T) {
-	local := addrs("172.30.0.1", "fd00:30::1")
+	local := parseAddrs("172.30.0.1", "fd00:30::1")
 	for name, c := range map[string]struct {
-		pods   []netip.Prefix
-		client string
-		want   ClientOrigin
-		asked  int
+		pods    []netip.Prefix
+		client  string
+		want    ClientOrigin
+		lookups int
 	}{
-		"this node's own address":                  {prefixes("10.244.0.0/16"), "172.30.0.1", Internal, 1},
-		"loopback":                                 {prefixes("10.244.0.0/16"), "127.0.0.1", Internal, 0},
-		"a pod":                                    {prefixes("10.244.0.0/16", "fd00:244::/32"), "fd00:244::7", Internal, 0},
-		"a pod in the second of two ranges":        {prefixes("10.244.0.0/16", "10.245.0.0/16"), "10.245.0.7", Internal, 0},
-		"another machine":                          {prefixes("10.244.0.0/16"), "172.30.0.201", External, 1},
-		"the family's pods are unknown":            {prefixes("10.244.0.0/16"), "fd00:244::7", UnknownOrigin, 1},
+		"this node's own address":                  {parsePrefixes("10.244.0.0/16"), "172.30.0.1", Internal, 1},
+		"loopback":                                 {parsePrefixes("10.244.0.0/16"), "127.0.0.1", Internal, 0},
+		"a pod":                                    {parsePrefixes("10.244.0.0/16", "fd00:244::/32"), "fd00:244::7", Internal, 0},
+		"a pod in the second of two ranges":        {parsePrefixes("10.244.0.0/16", "10.245.0.0/16"), "10.245.0.7", Internal, 0},
+		"another machine":                          {parsePrefixes("10.244.0.0/16"), "172.30.0.201", External, 1},
+		"the family's pods are unknown":            {parsePrefixes("10.244.0.0/16"), "fd00:244::7", UnknownOrigin, 1},
 		"this node, although the pods are unknown": {nil, "fd00:30::1", Internal, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -123,8 +115,8 @@ func TestOriginOf(t *testing.T) {
 			if got != c.want || err != nil {
 				t.Errorf("OriginOf(%s) = %d, %v; want %d", c.client, got, err, c.want)
 			}
-			if lookups != c.asked {
-				t.Errorf("%d lookups in the kernel, want %d", lookups, c.asked)
+			if lookups != c.lookups {
+				t.Errorf("%d lookups in the kernel, want %d", lookups, c.lookups)
 			}
 		})
 	}

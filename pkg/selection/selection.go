@@ -40,11 +40,11 @@ type Choice struct {
 	// Endpoints are in the given order, without duplicates. They may be the given slice itself: do not write to them.
 	Endpoints []model.PortEndpoint
 	// Slots is the number of slots of each of the Endpoints. nil means one each. Share is this node's part of the plan
-	// that they come from, or nil without a plan. Standby are the endpoints that the plan could use, but that have no slot
-	// here.
-	Slots   []int
-	Share   *balance.Share
-	Standby []model.PortEndpoint
+	// that they come from, or nil without a plan. StickyOnly are endpoints that the plan could use, but that have no slot
+	// here: clients with session affinity keep them.
+	Slots      []int
+	Share      *balance.Share
+	StickyOnly []model.PortEndpoint
 	// record is the record of the plan that Share comes from, or nil without a plan.
 	record *planRecord
 	// Tier is the topology key that won ("topology.kubernetes.io/zone", "*") or one of the Tier constants. It is empty if

@@ -156,9 +156,9 @@ func TestAPlanIgnoresUnreachableNodes(t *testing.T) {
 				t.Fatalf("no allowed endpoint is reachable: slots %v with reason %v, want %v", got, after.Reason, slotsOf(before))
 			}
 		}
-		for _, standby := range after.Standby {
-			if standby.IsUnreachable() != after.Endpoints[0].IsUnreachable() {
-				t.Fatalf("standby endpoint %v, while %v serves", standby, after.Endpoints[0])
+		for _, stickyOnly := range after.StickyOnly {
+			if stickyOnly.IsUnreachable() != after.Endpoints[0].IsUnreachable() {
+				t.Fatalf("sticky-only endpoint %v, while %v serves", stickyOnly, after.Endpoints[0])
 			}
 		}
 		for _, exclusion := range decision.Exclusions() {

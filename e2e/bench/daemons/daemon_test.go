@@ -107,7 +107,7 @@ func (d *daemon) waitFor(b *testing.B, s *setup, pod *fabric.Pod) time.Time {
 		}
 		select {
 		case <-d.process.Done():
-			b.Fatalf("%s ended (%s); see %s", d.name, d.process.State(), d.log)
+			b.Fatalf("%s exited (%s); see %s", d.name, d.process.State(), d.log)
 		default:
 		}
 		if now.After(deadline) {

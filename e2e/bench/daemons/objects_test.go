@@ -48,14 +48,14 @@ func (s *setup) createService(ctx context.Context, name string, endpoints ...net
 }
 
 func (s *setup) slice(service string, endpoints ...netip.Addr) *discoveryv1.EndpointSlice {
-	made := objects.Slice(namespace, service, service)
+	slice := objects.Slice(namespace, service, service)
 	for _, addr := range endpoints {
-		made.Endpoints = append(made.Endpoints, discoveryv1.Endpoint{
+		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{
 			Addresses: []string{addr.String()}, NodeName: new(s.far.Name), Zone: new("zone-a"),
 			Conditions: discoveryv1.EndpointConditions{Ready: new(true), Serving: new(true), Terminating: new(false)},
 		})
 	}
-	return made
+	return slice
 }
 
 // update writes the endpoints of an EndpointSlice.

@@ -34,7 +34,7 @@ func newSetup(b *testing.B) *setup {
 	s.old, s.new = s.addServer(b, "old"), s.addServer(b, "new")
 	host, err := s.network.AddHost("control-plane", s.far)
 	must.Succeed(b, err)
-	s.api = site.New(b, site.Config{On: host.Namespace})
+	s.api = site.New(b, site.Config{Namespace: host.Namespace})
 	s.createNode(b, s.far)
 	s.createProbe(b)
 	return s

@@ -25,7 +25,8 @@ const systemNamespace = "kube-system"
 // webhookNamespace is the namespace in manifests/webhook.
 const webhookNamespace = "vicinity-system"
 
-// installComponents installs DNS, a service proxy and the admission webhook in the cluster, and waits until all of them work.
+// installComponents installs DNS, a service proxy and the admission webhook in the cluster, and waits until all of them
+// work.
 func (c *Cluster) installComponents(ctx context.Context) error {
 	dns := filepath.Join(c.config.Folder.Run(), "dns.yaml")
 	if err := os.WriteFile(dns, dnsManifests, 0o644); err != nil {
@@ -140,8 +141,8 @@ func (c *Cluster) kubectlOutput(ctx context.Context, args ...string) ([]byte, er
 		return output, nil
 	}
 	var stderr []byte
-	if ended, ok := errors.AsType[*exec.ExitError](err); ok {
-		stderr = ended.Stderr
+	if exitErr, ok := errors.AsType[*exec.ExitError](err); ok {
+		stderr = exitErr.Stderr
 	}
 	return nil, fmt.Errorf("kubectl %s: %w\n%s", args[2], err, stderr)
 }

@@ -16,18 +16,18 @@ import (
 // Run turns nodes off and on according to the files of Folder.Off, until the context ends. Failures are logged, and
 // retried when the file changes.
 func (c *Cluster) Run(ctx context.Context, log io.Writer) {
-	failed := map[string]bool{} // by node, the desired state (whether off) of the last attempt if that failed
+	failedTarget := map[string]bool{} // for each node whose last attempt failed: whether it was to be turned off
 	for {
 		for _, m := range c.nodes {
 			_, err := os.Stat(c.config.Folder.Off(m.config.Name))
 			off := !errors.Is(err, fs.ErrNotExist)
-			if last, ok := failed[m.config.Name]; off == m.off() || ok && last == off {
+			if last, ok := failedTarget[m.config.Name]; off == m.off() || ok && last == off {
 				continue
 			}
-			delete(failed, m.config.Name)
+			delete(failedTarget, m.config.Name)
 			if err := c.setPower(ctx, m, off); err != nil {
 				fmt.Fprintln(log, err)
-				failed[m.config.Name] = off
+				failedTarget[m.config.Name] = off
 			}
 		}
 		select {
@@ -38,6 +38,7 @@ func (c *Cluster) Run(ctx context.Context, log io.Writer) {
 	}
 }
 
+// setPower turns a node on, or off if off is true.
 func (c *Cluster) setPower(ctx context.Context, m *machine, off bool) error {
 	if off {
 		if err := c.powerOff(m); err != nil {
@@ -53,8 +54,9 @@ func (c *Cluster) setPower(ctx context.Context, m *machine, off bool) error {
 
 func (m *machine) off() bool { return m.process == nil }
 
-// ended is closed when the node has ended without powerOff. It is nil, and so blocks, while the node is off.
-func (m *machine) ended() <-chan struct{} {
+// exited is closed when the node's first process has exited without powerOff. It is nil, and so blocks, while the node
+// is off.
+func (m *machine) exited() <-chan struct{} {
 	if m.off() {
 		return nil
 	}

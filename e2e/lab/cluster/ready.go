@@ -26,8 +26,8 @@ func (c *Cluster) waitForNodes(ctx context.Context) error {
 	return c.waitForReady(ctx, c.network.Nodes(), time.Time{})
 }
 
-// waitForReady does the same for the given nodes. A Node counts as ready only once its kubelet has reported after since,
-// because the API server keeps the last report of a node that was turned off.
+// waitForReady does the same for the given nodes. A Node counts as ready only once its kubelet has reported after
+// since, because the API server keeps the last report of a node that was turned off.
 func (c *Cluster) waitForReady(ctx context.Context, nodes []*fabric.Node, since time.Time) error {
 	assigned := map[string]bool{}
 	return c.poll(ctx, func(ctx context.Context) (waitingFor string, err error) {
@@ -93,7 +93,7 @@ func (c *Cluster) poll(ctx context.Context, check func(context.Context) (waiting
 		}
 		for _, node := range c.nodes {
 			select {
-			case <-node.ended():
+			case <-node.exited():
 				return node.process.ExitError()
 			default:
 			}

@@ -35,7 +35,7 @@ type Store struct {
 func (s Store) root() string { return filepath.Join(s.Dir, "root") }
 
 // Import imports the images of files that Write or `docker save` wrote, and returns the root folder of a containerd
-// that has them. That containerd has ended when Import returns.
+// that has them. That containerd has exited when Import returns.
 func (s Store) Import(ctx context.Context, files ...string) (root string, err error) {
 	config, socket := filepath.Join(s.Dir, "config.toml"), filepath.Join(s.Dir, "containerd.sock")
 	// This containerd starts no container, so the pause image may have any name.

@@ -41,7 +41,7 @@ func Tools(names ...string) (map[string]string, error) {
 // librariesOf returns the shared libraries of a program, and none for a static one.
 func librariesOf(program string) ([]string, error) {
 	output, err := exec.Command("ldd", program).Output()
-	if ended, ok := errors.AsType[*exec.ExitError](err); ok && strings.Contains(string(ended.Stderr), "not a dynamic executable") {
+	if exitErr, ok := errors.AsType[*exec.ExitError](err); ok && strings.Contains(string(exitErr.Stderr), "not a dynamic executable") {
 		return nil, nil
 	}
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 )
 
-// cloneImages copies the images of a containerd that has ended to a node. No program writes to unpacked images, so the
+// cloneImages copies the images of a containerd that has exited to a node. No program writes to unpacked images, so the
 // files are shared. The databases are copied, because each containerd changes its own. Importing the images again would
 // take seconds on every node.
 func cloneImages(from, to string) error {

@@ -51,7 +51,8 @@ type Config struct {
 	Kubeconfig string
 }
 
-// Start starts a node and returns its first process. When that process has ended, all processes of the node have ended.
+// Start starts a node and returns its first process. When that process has exited, all processes of the node have
+// exited.
 func Start(config Config) (*process.Process, error) {
 	if err := config.prepareRoot(); err != nil {
 		return nil, fmt.Errorf("prepare the root of %s: %w", config.Name, err)

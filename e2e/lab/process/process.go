@@ -83,10 +83,10 @@ func Start(netns NetworkNamespace, logs, name string, cmd *exec.Cmd) (*Process, 
 // PID returns the process id.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Done is closed when the process has ended.
+// Done is closed when the process has exited.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Stop terminates the process and its descendants, and kills them after the timeout. The process may have ended
+// Stop terminates the process and its descendants, and kills them after the timeout. The process may have exited
 // already.
 func (p *Process) Stop(timeout time.Duration) error {
 	if err := p.signal(syscall.SIGTERM); err != nil {
@@ -100,7 +100,7 @@ func (p *Process) Stop(timeout time.Duration) error {
 	}
 }
 
-// Kill kills the process and its descendants, and waits for its end. The process may have ended already.
+// Kill kills the process and its descendants, and waits until it has exited. The process may have exited already.
 func (p *Process) Kill() error {
 	if err := p.signal(syscall.SIGKILL); err != nil {
 		return err
@@ -124,10 +124,10 @@ func (p *Process) signal(signal syscall.Signal) error {
 // lastLines is the number of log lines in an error.
 const lastLines = 8
 
-// ExitError waits for the end of the process, and returns how it ended with its last output.
+// ExitError waits until the process has exited, and returns how it exited, with its last output.
 func (p *Process) ExitError() error {
 	<-p.done
-	return fmt.Errorf("%s ended (%s); the end of %s:\n%s", p.name, p.cmd.ProcessState, p.Log, p.LastOutput())
+	return fmt.Errorf("%s exited (%s); the end of %s:\n%s", p.name, p.cmd.ProcessState, p.Log, p.LastOutput())
 }
 
 // LastOutput returns the end of the process's log.

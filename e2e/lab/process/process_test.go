@@ -32,8 +32,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// hasEnded reports whether a process has ended. It is a zombie until its parent waits for it.
-func hasEnded(pid int) bool {
+// hasExited reports whether a process has exited. It is a zombie until its parent waits for it.
+func hasExited(pid int) bool {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err != nil || strings.Contains(string(status), ") Z ")
 }
@@ -57,14 +57,14 @@ func TestAProgramDiesWithTheProcessThatStartedIt(t *testing.T) {
 	if err != nil {
 		t.Fatalf("the starter printed %q", line)
 	}
-	if hasEnded(pid) {
-		t.Fatal("the program ended before its starter")
+	if hasExited(pid) {
+		t.Fatal("the program exited before its starter")
 	}
 	if err := starter.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = starter.Wait() // killed
-	wait.Until(t, "the program has ended", func() bool { return hasEnded(pid) })
+	wait.Until(t, "the program has exited", func() bool { return hasExited(pid) })
 }
 
 func start(t *testing.T, args ...string) *process.Process {
@@ -80,7 +80,7 @@ func start(t *testing.T, args ...string) *process.Process {
 func TestAProgramThatEndedReportsHowAndItsLastOutput(t *testing.T) {
 	p := start(t, "sh", "-c", "echo first; echo last >&2; exit 3")
 	got := p.ExitError().Error()
-	for _, want := range []string{"program ended (exit status 3)", p.Log, "first\n    last"} {
+	for _, want := range []string{"program exited (exit status 3)", p.Log, "first\n    last"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("error lacks %q: %s", want, got)
 		}
@@ -89,26 +89,26 @@ func TestAProgramThatEndedReportsHowAndItsLastOutput(t *testing.T) {
 
 func TestAProgramIsTerminatedAndKilledIfItDoesNotEnd(t *testing.T) {
 	for name, test := range map[string]struct {
-		script   string
-		patience time.Duration
-		want     string
+		script  string
+		timeout time.Duration
+		want    string
 	}{
 		"a program that handles SIGTERM": {
-			script: `trap "exit 0" TERM; echo ready; while :; do sleep 0.01; done`, patience: time.Minute, want: "exit status 0",
+			script: `trap "exit 0" TERM; echo ready; while :; do sleep 0.01; done`, timeout: time.Minute, want: "exit status 0",
 		},
 		"a program that ignores SIGTERM": {script: `trap "" TERM; echo ready; while :; do sleep 0.01; done`, want: "signal: killed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := start(t, "sh", "-c", test.script)
 			wait.Until(t, "the program is ready", func() bool { return strings.Contains(p.LastOutput(), "ready") })
-			if err := p.Stop(test.patience); err != nil {
+			if err := p.Stop(test.timeout); err != nil {
 				t.Fatal(err)
 			}
 			if got := p.ExitError().Error(); !strings.Contains(got, test.want) {
 				t.Errorf("got %s, want %s", got, test.want)
 			}
 			if err := p.Kill(); err != nil {
-				t.Errorf("kill of an ended process: %v", err)
+				t.Errorf("kill of an exited process: %v", err)
 			}
 		})
 	}

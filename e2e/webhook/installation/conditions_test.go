@@ -62,7 +62,7 @@ func TestTheAPIServerCallsTheWebhookOnlyWhereNeeded(t *testing.T) {
 	headless.Spec.ClusterIP = corev1.ClusterIPNone
 
 	for _, step := range []struct {
-		what string
+		desc string
 		do   func() error
 		want reviewCounts
 	}{
@@ -119,10 +119,10 @@ func TestTheAPIServerCallsTheWebhookOnlyWhereNeeded(t *testing.T) {
 	} {
 		before := in.countReviews()
 		if err := step.do(); err != nil {
-			t.Fatalf("%s: %v", step.what, err)
+			t.Fatalf("%s: %v", step.desc, err)
 		}
 		if got := in.reviewsSince(before, step.want); got != step.want {
-			t.Errorf("%s: reviews %s, want %s", step.what, got, step.want)
+			t.Errorf("%s: reviews %s, want %s", step.desc, got, step.want)
 		}
 	}
 	for _, namespace := range []string{"kube-system", installedNamespace} {

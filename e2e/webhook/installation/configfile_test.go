@@ -20,7 +20,7 @@ func TestAnInvalidConfigurationIsRejectedAtTheStart(t *testing.T) {
 	in.mount(fileHead + "stict: true\n")
 	r := in.runReplica(in.template)
 	if state := r.State(); state != "exit status 1" {
-		t.Errorf("the webhook ended with %s, want exit status 1", state)
+		t.Errorf("the webhook exited with %s, want exit status 1", state)
 	}
 	const want = "config.yaml:3: stict: unknown field; did you mean strict?"
 	if log := r.Log.String(); !strings.Contains(log, want) || strings.Contains(log, "serving") {

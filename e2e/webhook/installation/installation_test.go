@@ -162,7 +162,7 @@ func (in *installation) startReplica() *replica {
 func (in *installation) running() []*replica {
 	in.mutex.Lock()
 	defer in.mutex.Unlock()
-	return slices.DeleteFunc(slices.Clone(in.replicas), (*replica).HasEnded)
+	return slices.DeleteFunc(slices.Clone(in.replicas), (*replica).HasExited)
 }
 
 // waitReady waits until every replica is ready, also in the EndpointSlice.
@@ -172,8 +172,8 @@ func (in *installation) waitReady() {
 		in.mutex.Lock()
 		defer in.mutex.Unlock()
 		for _, r := range in.replicas {
-			if r.HasEnded() {
-				in.t.Fatalf("replica %s ended (%s):\n%s", r.pod.Name, r.State(), r.Log)
+			if r.HasExited() {
+				in.t.Fatalf("replica %s exited (%s):\n%s", r.pod.Name, r.State(), r.Log)
 			}
 			if err := r.checkReady(); err != nil {
 				return err

@@ -111,7 +111,7 @@ func (r *replica) probe() {
 	r.ready = err == nil
 }
 
-// kill kills a replica. It may have ended.
+// kill kills a replica. It may have exited.
 func (r *replica) kill() {
 	_ = r.Signal(syscall.SIGKILL) // fails if it has ended
 	_ = r.Wait()                  // it was killed

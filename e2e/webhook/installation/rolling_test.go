@@ -41,7 +41,7 @@ func TestARollingRestartFailsNoRequest(t *testing.T) {
 	for _, replaced := range old {
 		err := replaced.Wait()
 		if log := replaced.Log.String(); err != nil || !strings.Contains(log, "draining") || !strings.Contains(log, "msg=ended") {
-			t.Errorf("%s ended (%v), log:\n%s", replaced.pod.Name, err, log)
+			t.Errorf("%s exited (%v), log:\n%s", replaced.pod.Name, err, log)
 		}
 	}
 	in.callEveryReplica()

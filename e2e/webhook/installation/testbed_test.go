@@ -21,8 +21,8 @@ const (
 	certificateFiles = manifests + "/certificate-files"
 )
 
-// testbed is a cluster for the webhook: a control plane on a node, with pods for replicas. All tests share it, one after
-// the other, because a webhook configuration affects the whole cluster.
+// testbed is a cluster for the webhook: a control plane on a node, with pods for replicas. All tests share it, one
+// after the other, because a webhook configuration affects the whole cluster.
 //
 // No controllers run in it; installation does what they and kubelet would do for the webhook.
 type testbed struct {
@@ -53,7 +53,7 @@ func runTests(m *testing.M) (code int, err error) {
 		return 0, err
 	}
 	shared.Site, err = site.Open(context.Background(), site.Config{
-		On: shared.node.Namespace, Audit: auditPolicy,
+		Namespace: shared.node.Namespace, Audit: auditPolicy,
 		// The API server uses the EndpointSlices to call a Service, because there is no service proxy here.
 		Flags: []string{"--enable-aggregator-routing"},
 	})

@@ -25,7 +25,7 @@ type locatedCase struct {
 }
 
 // locateCases assigns a namespace or name to each case that reaches an API server.
-func (w *twin) locateCases() []locatedCase {
+func (w *testbed) locateCases() []locatedCase {
 	var cases []locatedCase
 	for i, c := range w.Cases(w.t) {
 		if c.APIServer == "" {
@@ -57,7 +57,7 @@ func (c locatedCase) locatedObject(t *testing.T, object map[string]any) map[stri
 }
 
 // storeOld creates the Namespaces and the old objects before any policy is active.
-func (w *twin) storeOld(cases []locatedCase) {
+func (w *testbed) storeOld(cases []locatedCase) {
 	for _, c := range cases {
 		if c.Kind() == "Service" || c.Kind() == "EndpointSlice" {
 			w.createNamespace(w.t, c.location, c.Namespace)
@@ -70,7 +70,7 @@ func (w *twin) storeOld(cases []locatedCase) {
 	}
 }
 
-func (w *twin) testCases(t *testing.T, cases []locatedCase) {
+func (w *testbed) testCases(t *testing.T, cases []locatedCase) {
 	count := 0
 	for _, c := range cases {
 		if c.isPlain() {
@@ -84,7 +84,7 @@ func (w *twin) testCases(t *testing.T, cases []locatedCase) {
 }
 
 // testCase makes the request of a case. A case that CEL cannot express is admitted without a warning.
-func (w *twin) testCase(t *testing.T, c locatedCase) {
+func (w *testbed) testCase(t *testing.T, c locatedCase) {
 	response := w.request(t, c)
 	checkViolations(t, c.wantViolations(), response)
 	if response.err == nil && c.Kind() == "Service" {
@@ -94,7 +94,7 @@ func (w *twin) testCase(t *testing.T, c locatedCase) {
 	}
 }
 
-func (w *twin) request(t *testing.T, c locatedCase, parameters ...string) response {
+func (w *testbed) request(t *testing.T, c locatedCase, parameters ...string) response {
 	t.Helper()
 	if c.Old == nil {
 		return w.create(t, c.locatedObject(t, c.Object), parameters...)
@@ -104,7 +104,7 @@ func (w *twin) request(t *testing.T, c locatedCase, parameters ...string) respon
 
 // wantViolations returns the violations that the policies should report.
 func (c locatedCase) wantViolations() []rulecases.Want {
-	if c.Twin != "" {
+	if c.NotInCEL != "" {
 		return nil
 	}
 	return c.Want
@@ -135,12 +135,12 @@ func checkViolations(t *testing.T, want []rulecases.Want, response response) {
 }
 
 // wantSettings returns the topology settings that the stored object of a case should have.
-func (w *twin) wantSettings(t *testing.T, c locatedCase) map[rules.Setting]string {
+func (w *testbed) wantSettings(t *testing.T, c locatedCase) map[rules.Setting]string {
 	t.Helper()
 	settings := w.Stored(settingsOf(t, c.Object))
 	switch {
 	case c.Default == nil || !w.IsAtLeast(release.HasMutatingPolicies):
-	case c.Twin != "": // the Namespace's default applies regardless of the Nodes
+	case c.NotInCEL != "": // the Namespace's default applies regardless of the Nodes
 		for setting, key := range defaultAnnotations {
 			if value, ok := c.Namespace.Annotations[key]; ok {
 				settings[setting] = value

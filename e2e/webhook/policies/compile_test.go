@@ -21,11 +21,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// oldestVersion is the first Kubernetes with ValidatingAdmissionPolicies in v1. Its API server rejects a policy that uses
-// newer CEL features.
+// oldestVersion is the first Kubernetes with ValidatingAdmissionPolicies in v1. Its API server rejects a policy that
+// uses newer CEL features.
 var oldestVersion = version.MajorMinor(1, 30)
 
-func TestTheTwinCompilesWithKubernetes130(t *testing.T) {
+func TestThePoliciesCompileWithKubernetes130(t *testing.T) {
 	compiled := 0
 	for _, policy := range shippedPolicies(t) {
 		compiler, err := plugincel.NewCompositedCompiler(environment.MustBaseEnvSet(oldestVersion))

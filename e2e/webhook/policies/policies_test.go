@@ -24,18 +24,18 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// The twin consists of policies that the API server itself evaluates instead of calling the webhook.
+// The folders have policies that the API server itself evaluates instead of calling the webhook.
 const (
 	folder   = "../../../manifests/webhook-cel"
 	strict   = folder + "/strict"
 	defaults = folder + "/defaults"
 )
 
-// TestTheTwin applies the policies as shipped to a control plane of its own, with controllers: one of them checks the
+// TestPolicies applies the policies as shipped to a control plane of its own, with controllers: one of them checks the
 // types in policies, and others write EndpointSlices. The order of the subtests matters, because they change the
 // policies.
-func TestTheTwin(t *testing.T) {
-	w := newTwin(t)
+func TestPolicies(t *testing.T) {
+	w := newTestbed(t)
 	cases := w.locateCases()
 	w.storeOld(cases)
 	t.Run("applies as files and with kustomize", w.testApply)
@@ -56,22 +56,22 @@ func TestTheTwin(t *testing.T) {
 	t.Run("removal", w.testRemoval)
 }
 
-// twin is a control plane with the policies.
-type twin struct {
+// testbed is a control plane with the policies as shipped.
+type testbed struct {
 	*site.Site
 	release.Release
 	t *testing.T
 }
 
-func newTwin(t *testing.T) *twin {
+func newTestbed(t *testing.T) *testbed {
 	t.Helper()
-	w := &twin{Site: site.New(t, site.Config{Controllers: true}), t: t}
+	w := &testbed{Site: site.New(t, site.Config{Controllers: true}), t: t}
 	w.Release = release.Of(t, w.Site)
 	return w
 }
 
 // runBlock runs the commands of the README's block that contains a text, after changes. It returns their output.
-func (w *twin) runBlock(t *testing.T, text string, changes ...string) (string, error) {
+func (w *testbed) runBlock(t *testing.T, text string, changes ...string) (string, error) {
 	t.Helper()
 	readme, err := os.ReadFile(filepath.Join(folder, "README.md"))
 	must.Succeed(t, err)
@@ -85,7 +85,7 @@ func (w *twin) runBlock(t *testing.T, text string, changes ...string) (string, e
 }
 
 // dropLaterCommands removes the README's commands that are for a later release.
-func (w *twin) dropLaterCommands(commands string) string {
+func (w *testbed) dropLaterCommands(commands string) string {
 	var kept strings.Builder
 	for line := range strings.Lines(commands) {
 		if w.IsAtLeast(release.HasMutatingPolicies) || !strings.Contains(line, fmt.Sprintf("1.%d and later", release.HasMutatingPolicies)) {
@@ -99,7 +99,7 @@ func (w *twin) dropLaterCommands(commands string) string {
 var shellBlock = regexp.MustCompile("(?s)\n *```sh\n(.*?)\n *```")
 
 // mustRunBlock is like do, but fails the test if a command fails.
-func (w *twin) mustRunBlock(t *testing.T, text string, changes ...string) string {
+func (w *testbed) mustRunBlock(t *testing.T, text string, changes ...string) string {
 	t.Helper()
 	output, err := w.runBlock(t, text, changes...)
 	must.Succeed(t, err)
@@ -121,7 +121,7 @@ type violation struct {
 }
 
 // send creates, replaces or applies an object, depending on the verb.
-func (w *twin) send(t *testing.T, client rest.Interface, verb string, object map[string]any, parameters ...string) response {
+func (w *testbed) send(t *testing.T, client rest.Interface, verb string, object map[string]any, parameters ...string) response {
 	t.Helper()
 	metadata := object["metadata"].(map[string]any)
 	request := client.Verb(verb).Resource(resources[object["kind"].(string)])
@@ -149,27 +149,27 @@ var resources = map[string]string{
 }
 
 // rest returns the client for a kind of object.
-func (w *twin) rest(kind any) rest.Interface {
+func (w *testbed) rest(kind any) rest.Interface {
 	if kind == "EndpointSlice" {
 		return w.Admin.DiscoveryV1().RESTClient()
 	}
 	return w.Admin.CoreV1().RESTClient()
 }
 
-func (w *twin) create(t *testing.T, object map[string]any, parameters ...string) response {
+func (w *testbed) create(t *testing.T, object map[string]any, parameters ...string) response {
 	t.Helper()
 	return w.send(t, w.rest(object["kind"]), http.MethodPost, object, parameters...)
 }
 
-func (w *twin) replace(t *testing.T, object map[string]any, parameters ...string) response {
+func (w *testbed) replace(t *testing.T, object map[string]any, parameters ...string) response {
 	t.Helper()
 	return w.send(t, w.rest(object["kind"]), http.MethodPut, object, parameters...)
 }
 
 // apply makes a server-side apply.
-func (w *twin) apply(t *testing.T, object map[string]any, parameters ...string) response {
+func (w *testbed) apply(t *testing.T, object map[string]any, parameters ...string) response {
 	t.Helper()
-	return w.send(t, w.rest(object["kind"]), http.MethodPatch, object, append(parameters, "fieldManager=twin")...)
+	return w.send(t, w.rest(object["kind"]), http.MethodPatch, object, append(parameters, "fieldManager=policies")...)
 }
 
 func readResponse(t *testing.T, result rest.Result) response {
@@ -245,7 +245,7 @@ func annotated(key, value string) func(metadata, spec map[string]any) {
 }
 
 // createNamespace creates a Namespace with a case's labels and annotations.
-func (w *twin) createNamespace(t *testing.T, name string, content *rulecases.Namespace) {
+func (w *testbed) createNamespace(t *testing.T, name string, content *rulecases.Namespace) {
 	t.Helper()
 	metadata := map[string]any{"name": name}
 	if content != nil {

@@ -16,7 +16,7 @@ import (
 )
 
 // The README's table of rules must match the cases and the policies.
-func TestTheTwinsReadmeDescribesThePolicies(t *testing.T) {
+func TestTheReadmeDescribesThePolicies(t *testing.T) {
 	policies := map[rules.ID]string{}
 	for _, policy := range shippedPolicies(t) {
 		for _, variable := range policy.Spec.Variables {
@@ -62,8 +62,8 @@ func reasonsOf(t *testing.T, rule rules.ID) []string {
 	var reasons []string
 	for _, c := range rulecases.Cases(t) {
 		breaks := slices.ContainsFunc(c.Want, func(want rulecases.Want) bool { return want.Rule == rule })
-		if breaks && c.Twin != "" && !slices.Contains(reasons, c.Twin) {
-			reasons = append(reasons, c.Twin)
+		if breaks && c.NotInCEL != "" && !slices.Contains(reasons, c.NotInCEL) {
+			reasons = append(reasons, c.NotInCEL)
 		}
 	}
 	return reasons

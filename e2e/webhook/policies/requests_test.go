@@ -23,7 +23,7 @@ import (
 )
 
 // autoSettings returns the settings that a Service gets if the default is Auto.
-func (w *twin) autoSettings() map[rules.Setting]string {
+func (w *testbed) autoSettings() map[rules.Setting]string {
 	if !w.IsAtLeast(release.HasMutatingPolicies) {
 		return map[rules.Setting]string{}
 	}
@@ -39,7 +39,7 @@ func checkSettings(t *testing.T, what string, want map[rules.Setting]string, res
 }
 
 // testWriting checks that a new Service gets its default however it is written, and never again later.
-func (w *twin) testWriting(t *testing.T) {
+func (w *testbed) testWriting(t *testing.T) {
 	w.createNamespaceWith(t, "writing", policy.DefaultTopologyModeAnnotation, "Auto")
 	none := map[rules.Setting]string{}
 
@@ -68,7 +68,7 @@ func (w *twin) testWriting(t *testing.T) {
 }
 
 // testClientSideApply checks that kubectl's apply is denied with our messages, and that repeating it changes nothing.
-func (w *twin) testClientSideApply(t *testing.T) {
+func (w *testbed) testClientSideApply(t *testing.T) {
 	t.Helper()
 	file := t.TempDir() + "/service.json"
 	writeFile(t, file, serviceOf("writing", "by-kubectl"))
@@ -89,7 +89,7 @@ func versionOf(response response) any {
 }
 
 // testDeletion checks that an object that is being deleted may become invalid, and may then lose its finalizer.
-func (w *twin) testDeletion(t *testing.T) {
+func (w *testbed) testDeletion(t *testing.T) {
 	w.createNamespace(t, "deletion", nil)
 	withFinalizer := func(metadata, _ map[string]any) { metadata["finalizers"] = []any{"example.com/wait"} }
 	must.Succeed(t, w.create(t, serviceOf("deletion", "web", withFinalizer)).err)
@@ -108,7 +108,7 @@ func (w *twin) testDeletion(t *testing.T) {
 
 // testOptingOut checks that the cluster's own objects are not reviewed, and neither are Namespaces that opt out.
 // Services that opt out are among the cases.
-func (w *twin) testOptingOut(t *testing.T) {
+func (w *testbed) testOptingOut(t *testing.T) {
 	w.createNamespace(t, "opted-out", &rulecases.Namespace{
 		Labels:      map[string]string{policy.AdmissionLabel: policy.AdmissionDisabled},
 		Annotations: map[string]string{policy.DefaultTopologyModeAnnotation: "Auto"},
@@ -125,7 +125,7 @@ func (w *twin) testOptingOut(t *testing.T) {
 }
 
 // testControllers checks that slices written by a controller of Kubernetes are not reviewed, whatever they contain.
-func (w *twin) testControllers(t *testing.T) {
+func (w *testbed) testControllers(t *testing.T) {
 	w.createNamespace(t, "controllers", nil)
 	slice := objects.Slice("controllers", "web-1", "", "10.0.0.1")
 	slice.Labels = nil
@@ -145,7 +145,7 @@ func (w *twin) testControllers(t *testing.T) {
 }
 
 // testRealController checks that the running controllers write the slices of Services.
-func (w *twin) testRealController(t *testing.T) {
+func (w *testbed) testRealController(t *testing.T) {
 	t.Helper()
 	must.Succeed(t, w.create(t, serviceOf("controllers", "web")).err)
 	wait.Success(t, "the Service has its EndpointSlice", func() error {
@@ -160,7 +160,7 @@ func (w *twin) testRealController(t *testing.T) {
 
 // testLargeObjects checks that annotations of the maximum size are reviewed, or admitted if the CEL cost is too high.
 // The request never fails because of their size.
-func (w *twin) testLargeObjects(t *testing.T) {
+func (w *testbed) testLargeObjects(t *testing.T) {
 	w.createNamespaceWith(t, "large", policy.DefaultTopologyModeAnnotation, "Auto")
 	const maxSize = 256<<10 - 1000
 	many := func(metadata, _ map[string]any) {
@@ -198,7 +198,7 @@ func (w *twin) testLargeObjects(t *testing.T) {
 }
 
 // testLargeSlice checks that a wrong zone is found in an EndpointSlice with the maximum number of endpoints.
-func (w *twin) testLargeSlice(t *testing.T) {
+func (w *testbed) testLargeSlice(t *testing.T) {
 	const maxEndpoints = 1000
 	endpoints := make([]any, maxEndpoints)
 	for i := range endpoints {
@@ -219,7 +219,7 @@ func (w *twin) testLargeSlice(t *testing.T) {
 }
 
 // testClusterDefaults configures each cluster-wide default in the cases, as described in the README.
-func (w *twin) testClusterDefaults(t *testing.T, cases []locatedCase) {
+func (w *testbed) testClusterDefaults(t *testing.T, cases []locatedCase) {
 	w.Needs(t, release.HasMutatingPolicies, "a policy that sets defaults")
 	byDefault := map[rulecases.Setting][]locatedCase{}
 	for _, c := range cases {
@@ -239,7 +239,7 @@ func (w *twin) testClusterDefaults(t *testing.T, cases []locatedCase) {
 	}
 }
 
-func (w *twin) setClusterDefault(t *testing.T, setting rulecases.Setting) {
+func (w *testbed) setClusterDefault(t *testing.T, setting rulecases.Setting) {
 	t.Helper()
 	const example = `{"vicinity.dev/default-traffic-distribution": "PreferSameZone"}`
 	expression := fmt.Sprintf("{%q: %q}", defaultAnnotations[setting.Setting], setting.Value)

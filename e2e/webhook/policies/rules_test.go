@@ -17,7 +17,7 @@ import (
 )
 
 // testApply applies the plain files, and then the output of kustomize for the folders, which changes nothing.
-func (w *twin) testApply(t *testing.T) {
+func (w *testbed) testApply(t *testing.T) {
 	first := w.Kubectl(t, "apply", "-f", folder)
 	if w.IsAtLeast(release.HasMutatingPolicies) {
 		first += w.Kubectl(t, "apply", "-f", defaults)
@@ -47,7 +47,7 @@ const installCommand = "kubectl apply -k manifests/webhook-cel "
 const probed = "probed"
 
 // waitForAll waits until each policy is active.
-func (w *twin) waitForAll() {
+func (w *testbed) waitForAll() {
 	w.createNamespaceWith(w.t, probed, policy.DefaultTopologyModeAnnotation, "Auto")
 	for rule, object := range w.invalidObjects() {
 		w.waitForRule(w.t, rule, object)
@@ -65,7 +65,7 @@ func (w *twin) waitForAll() {
 	})
 }
 
-func (w *twin) waitForRule(t *testing.T, rule rules.ID, object map[string]any) {
+func (w *testbed) waitForRule(t *testing.T, rule rules.ID, object map[string]any) {
 	t.Helper()
 	wait.Success(t, string(rule)+" is active", func() error {
 		if response := w.create(t, object, "dryRun=All"); !response.reports(rule) {
@@ -75,7 +75,7 @@ func (w *twin) waitForRule(t *testing.T, rule rules.ID, object map[string]any) {
 	})
 }
 
-func (w *twin) createNamespaceWith(t *testing.T, name, annotation, value string) {
+func (w *testbed) createNamespaceWith(t *testing.T, name, annotation, value string) {
 	t.Helper()
 	response := w.create(t, map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{
 		"name": name, "annotations": map[string]any{annotation: value},
@@ -84,7 +84,7 @@ func (w *twin) createNamespaceWith(t *testing.T, name, annotation, value string)
 }
 
 // invalidObjects returns an invalid object for each policy.
-func (w *twin) invalidObjects() map[rules.ID]map[string]any {
+func (w *testbed) invalidObjects() map[rules.ID]map[string]any {
 	slice := func(endpoints ...any) map[string]any {
 		return map[string]any{
 			"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
@@ -109,7 +109,7 @@ func (w *twin) invalidObjects() map[rules.ID]map[string]any {
 
 // testTypes reads the results of kube-controller-manager, which checks each expression against the schema of its
 // objects.
-func (w *twin) testTypes(t *testing.T) {
+func (w *testbed) testTypes(t *testing.T) {
 	policies := w.Admin.AdmissionregistrationV1().ValidatingAdmissionPolicies()
 	var list *admissionregistrationv1.ValidatingAdmissionPolicyList
 	wait.Success(t, "all policies are type-checked", func() (err error) {
@@ -135,7 +135,7 @@ func (w *twin) testTypes(t *testing.T) {
 
 // testNoExpressionFails reads the API server's metrics, because an expression that fails admits the object. They count
 // no object that is admitted for another reason.
-func (w *twin) testNoExpressionFails(t *testing.T) {
+func (w *testbed) testNoExpressionFails(t *testing.T) {
 	metrics, err := w.Admin.RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
 	must.Succeed(t, err)
 	checks := 0
@@ -158,14 +158,14 @@ func (w *twin) testNoExpressionFails(t *testing.T) {
 var checkCounts = regexp.MustCompile(`^apiserver_(validating|mutating)_admission_policy_check_total\{`)
 
 // testRuleOff disables a rule as described in the README, and enables it again.
-func (w *twin) testRuleOff(t *testing.T) {
+func (w *testbed) testRuleOff(t *testing.T) {
 	w.mustRunBlock(t, "name: SVC027")
 	w.waitForAcceptance(t, "SVC027", w.invalidObjects()["SVC027"])
 	w.mustRunBlock(t, installCommand)
 	w.waitForRule(t, "SVC027", w.invalidObjects()["SVC027"])
 }
 
-func (w *twin) waitForAcceptance(t *testing.T, rule rules.ID, object map[string]any) {
+func (w *testbed) waitForAcceptance(t *testing.T, rule rules.ID, object map[string]any) {
 	t.Helper()
 	wait.Success(t, string(rule)+" is inactive", func() error {
 		if response := w.create(t, object, "dryRun=All"); response.reports(rule) {
@@ -176,7 +176,7 @@ func (w *twin) waitForAcceptance(t *testing.T, rule rules.ID, object map[string]
 }
 
 // testNamedProxy sets the proxy's name as described in the README, and removes it.
-func (w *twin) testNamedProxy(t *testing.T, cases []locatedCase) {
+func (w *testbed) testNamedProxy(t *testing.T, cases []locatedCase) {
 	w.mustRunBlock(t, "name: proxyName")
 	if w.IsAtLeast(release.HasMutatingPolicies) {
 		w.mustRunBlock(t, "name: is-ours")
@@ -207,7 +207,7 @@ func (w *twin) testNamedProxy(t *testing.T, cases []locatedCase) {
 const label = "app.kubernetes.io/name=vicinity-webhook-cel"
 
 // testStrict checks that the overlay denies what it documents, and changes nothing else.
-func (w *twin) testStrict(t *testing.T, cases []locatedCase) {
+func (w *testbed) testStrict(t *testing.T, cases []locatedCase) {
 	w.Kubectl(t, "apply", "-k", strict)
 	wait.Success(t, "an unknown mode is denied", func() error {
 		if response := w.create(t, w.invalidObjects()["SVC022"], "dryRun=All"); response.err == nil {
@@ -248,7 +248,7 @@ func denies(c locatedCase) bool {
 }
 
 // testRemoval removes all policies as described in the README.
-func (w *twin) testRemoval(t *testing.T) {
+func (w *testbed) testRemoval(t *testing.T) {
 	w.mustRunBlock(t, "kubectl delete validatingadmissionpolicies")
 	for rule, object := range w.invalidObjects() {
 		w.waitForAcceptance(t, rule, object)
@@ -265,7 +265,7 @@ func (w *twin) testRemoval(t *testing.T) {
 
 // testDefaultsAreRejected checks that API servers without MutatingAdmissionPolicies reject the file, as the file
 // documents.
-func (w *twin) testDefaultsAreRejected(t *testing.T) {
+func (w *testbed) testDefaultsAreRejected(t *testing.T) {
 	t.Helper()
 	_, err := w.TryKubectl(t.Context(), "apply", "-f", defaults)
 	if err == nil || !strings.Contains(err.Error(), `no matches for kind "MutatingAdmissionPolicy"`) {

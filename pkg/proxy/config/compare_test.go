@@ -107,11 +107,11 @@ func TestTheComparisonMatchesAStart(t *testing.T) {
 			}
 			for _, note := range notes {
 				field, reason, _ := strings.Cut(note, ": ")
-				isNoted := func(result SettingResult) bool {
+				isExplained := func(result SettingResult) bool {
 					return result.Subject == field && (result.Outcome == Ignored && result.Effect == reason || result.Outcome == Differs ||
 						result.Outcome == Rejected)
 				}
-				if !slices.ContainsFunc(compared.Results, isNoted) {
+				if !slices.ContainsFunc(compared.Results, isExplained) {
 					t.Errorf("the comparison lacks the note %q of a start", note)
 				}
 			}

@@ -113,7 +113,8 @@ func gateOf(name string) (Gate, bool) {
 	return gates[i], true
 }
 
-// isOn reports whether a gate is on: by its own setting, else by that of all gates of its stage, else by its default.
+// isOn reports whether a gate is on: by its own setting, else by the setting for all gates of its stage, else by its
+// default.
 func isOn(set map[string]bool, name string) bool {
 	gate, _ := gateOf(name)
 	if on, isSet := set[name]; isSet {

@@ -26,14 +26,14 @@ func registerAccounting(recorder *metrics.Recorder, accounts *accounting.Account
 	counters := accounts.Counters
 	recorder.CollectFrom(metrics.Connections, func(add metrics.Add) {
 		counters.Node(func(row accounting.Row) {
-			labels := slices.Clip([]string{row.Locality.String(), row.Tier})
+			labels := slices.Clip([]string{row.Proximity.String(), row.Tier})
 			add(float64(row.Connections), append(labels, metrics.OutcomeReplied)...)
 			add(float64(row.Refused), append(labels, metrics.OutcomeRefused)...)
 			add(float64(row.Unreplied), append(labels, metrics.OutcomeUnreplied)...)
 		})
 	})
 	recorder.CollectFrom(metrics.Traffic, func(add metrics.Add) {
-		counters.Node(func(row accounting.Row) { addTraffic(add, row.Traffic, row.Locality.String(), row.Tier) })
+		counters.Node(func(row accounting.Row) { addTraffic(add, row.Traffic, row.Proximity.String(), row.Tier) })
 	})
 	recorder.CollectFrom(metrics.ZoneTraffic, func(add metrics.Add) {
 		counters.Zones(func(localZone, endpointZone string, traffic accounting.Traffic) {
@@ -66,5 +66,5 @@ func addTraffic(add metrics.Add, traffic accounting.Traffic, labels ...string) {
 }
 
 func serviceLabels(row accounting.Row) []string {
-	return []string{row.Service.Namespace, row.Service.Name, row.Locality.String(), row.Tier}
+	return []string{row.Service.Namespace, row.Service.Name, row.Proximity.String(), row.Tier}
 }

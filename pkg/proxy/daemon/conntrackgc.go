@@ -14,7 +14,7 @@ import (
 // newConntrackCleanup returns the handler that knows the Service of each connection, and the component that deletes
 // stale conntrack entries after changes.
 func newConntrackCleanup(c *common, dumps *conntrack.DumpScheduler, isLocal selection.IsLocal) (*serviceindex.Index, component) {
-	index := serviceindex.New(conntrackgc.StaleDialWindow)
+	index := serviceindex.New(conntrackgc.StaleEntryWindow)
 	reconciler := conntrackgc.NewReconciler(dumps, index, isLocal)
 	return index, component{
 		handler: index,

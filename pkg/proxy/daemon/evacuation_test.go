@@ -23,7 +23,7 @@ func TestHealthReportsTheEvacuationOfThisNode(t *testing.T) {
 	}
 	end := time.Date(2026, 11, 22, 18, 0, 0, 0, time.UTC)
 	for _, step := range []struct {
-		what   string
+		desc   string
 		change model.Change
 		want   string // in the page; with "no" before it: not in the page
 	}{
@@ -39,7 +39,7 @@ func TestHealthReportsTheEvacuationOfThisNode(t *testing.T) {
 		health.Handler(time.Now).ServeHTTP(response, httptest.NewRequest(http.MethodGet, "/healthz", nil))
 		unwanted, isUnwanted := strings.CutPrefix(step.want, "no ")
 		if page := response.Body.String(); isUnwanted && strings.Contains(page, unwanted) || !isUnwanted && !strings.Contains(page, step.want) {
-			t.Errorf("%s: /healthz says %s, want %s", step.what, page, step.want)
+			t.Errorf("%s: /healthz says %s, want %s", step.desc, page, step.want)
 		}
 	}
 }

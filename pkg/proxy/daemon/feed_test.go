@@ -104,7 +104,7 @@ func TestTheNodeIsEligibleAsItsObjectSpecifies(t *testing.T) {
 	for _, step := range []struct {
 		title  string
 		change model.Change
-		why    string
+		reason string
 	}{
 		{"unknown", model.Change{}, none},
 		{"exists", nodeChange(&model.Node{Name: "node-a"}), ""},
@@ -114,8 +114,8 @@ func TestTheNodeIsEligibleAsItsObjectSpecifies(t *testing.T) {
 	} {
 		f.deliver(t.Context(), convert.Update{Change: step.change})
 		health := nodeStatus.Health(time.Now())
-		if health.NodeEligible != (step.why == "") || health.IneligibleReason != step.why {
-			t.Errorf("%s: eligible %v, reason %q, want reason %q", step.title, health.NodeEligible, health.IneligibleReason, step.why)
+		if health.NodeEligible != (step.reason == "") || health.IneligibleReason != step.reason {
+			t.Errorf("%s: eligible %v, reason %q, want reason %q", step.title, health.NodeEligible, health.IneligibleReason, step.reason)
 		}
 	}
 }

@@ -106,7 +106,8 @@ func TestTheLogHasFindingsInFull(t *testing.T) {
 	}
 }
 
-// TestFindingsOfAServiceAreReplaced by later findings of the same source, and by nothing else.
+// TestFindingsOfAServiceAreReplaced checks that only later findings of the same source replace the findings of a
+// Service.
 func TestFindingsOfAServiceAreReplaced(t *testing.T) {
 	all, log, _ := newTestFindings()
 	one, two := serviceFinding("web", model.PartiallyIgnored, "one"), serviceFinding("web", model.FrontendConflict, "two")
@@ -258,7 +259,7 @@ func TestARejectedServiceIsLoggedOnceForEachReason(t *testing.T) {
 	}
 }
 
-// TestLogLinesPerSyncAreLimited: the page /findings has those beyond the limit, too.
+// TestLogLinesPerSyncAreLimited: the page /findings has the findings beyond the limit, too.
 func TestLogLinesPerSyncAreLimited(t *testing.T) {
 	all, log, _ := newTestFindings()
 	o := &observer{findings: all}

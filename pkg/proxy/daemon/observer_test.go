@@ -196,8 +196,8 @@ type metricStep struct {
 var testedElsewhere = map[string]string{
 	"kubeproxy_conntrack_reconciler_deleted_entries_total": "TestTheDaemonFollowsAddressesAndEndpoints, with flows in the kernel",
 	"kubeproxy_conntrack_reconciler_sync_duration_seconds": "TestTheDaemonFollowsAddressesAndEndpoints, with flows in the kernel",
-	"vicinity_conntrack_stale_entries_deleted_total":       "TestTheDaemonDeletesStaleDials in cmd/proxy, with packets",
-	"vicinity_conntrack_dump_duration_seconds":             "TestTheDaemonDeletesStaleDials",
+	"vicinity_conntrack_stale_entries_deleted_total":       "TestTheDaemonDeletesStaleUnrepliedEntries in cmd/proxy, with packets",
+	"vicinity_conntrack_dump_duration_seconds":             "TestTheDaemonDeletesStaleUnrepliedEntries",
 	"rest_client_requests_total":                           "TestRequestsOfClientGoAreCounted in pkg/proxy/report/metrics",
 	"rest_client_request_duration_seconds":                 "TestRequestsOfClientGoAreCounted in pkg/proxy/report/metrics",
 	"vicinity_dns_requests_total":                          "TestClientGetsAddressesOfItsZone in e2e/dns, with a daemon that answers",
@@ -466,7 +466,7 @@ func TestANodeIsEligibleUnlessItIsUnknownOrBeingRemoved(t *testing.T) {
 	for name, test := range map[string]struct {
 		own      localNodeState
 		eligible bool
-		why      string
+		reason   string
 	}{
 		"unknown": {localNodeState{}, false, "there is no Node object of this name"},
 		"exists":  {localNodeState{node: &model.Node{Name: "node-a"}}, true, ""},
@@ -482,13 +482,13 @@ func TestANodeIsEligibleUnlessItIsUnknownOrBeingRemoved(t *testing.T) {
 			"it is being evacuated until 2026-11-22 18:00 UTC",
 		},
 	} {
-		if eligible, why := test.own.eligibility(); eligible != test.eligible || why != test.why {
-			t.Errorf("%s: %v, %q, want %v, %q", name, eligible, why, test.eligible, test.why)
+		if eligible, reason := test.own.eligibility(); eligible != test.eligible || reason != test.reason {
+			t.Errorf("%s: %v, %q, want %v, %q", name, eligible, reason, test.eligible, test.reason)
 		}
 	}
 }
 
-// TestQueuedServicesAreInTheMetrics: a large one is counted until its last step is applied.
+// TestQueuedServicesAreInTheMetrics: a large Service is counted until its last step is applied.
 func TestQueuedServicesAreInTheMetrics(t *testing.T) {
 	o := newObservedProxy(t)
 	o.changes <- newChange(service(1, 2, time.Time{}))

@@ -45,8 +45,8 @@ func TestOtherProxiesAreReportedOnce(t *testing.T) {
 			common: c, reporter: src.reporter,
 			checkOnce: func(context.Context) ([]competing.Conflict, error) {
 				checks++
-				says := kernel.Load()
-				return says.found, says.err
+				signals := kernel.Load()
+				return signals.found, signals.err
 			},
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -83,7 +83,7 @@ func TestOtherProxiesAreReportedOnce(t *testing.T) {
 				}
 			}
 		}
-		says := func(text string) map[string]int {
+		signals := func(text string) map[string]int {
 			return map[string]int{"kube-proxy is second": 0, "kube-proxy is first": 0, text: 1}
 		}
 
@@ -91,13 +91,13 @@ func TestOtherProxiesAreReportedOnce(t *testing.T) {
 		second := competing.Conflict{Proxy: "kube-proxy-nftables", Message: "kube-proxy is second", Remedy: "remove it"}
 		first := competing.Conflict{Proxy: "kube-proxy-nftables", Message: "kube-proxy is first", Precedes: true}
 		kernel.Store(&response{found: []competing.Conflict{second}})
-		expect("another proxy appears", "1", says("kube-proxy is second"), map[string]int{warned: 1, "remove it": 1, removed: 0})
+		expect("another proxy appears", "1", signals("kube-proxy is second"), map[string]int{warned: 1, "remove it": 1, removed: 0})
 		kernel.Store(&response{found: []competing.Conflict{first}})
-		expect("its chains come first", "1", says("kube-proxy is first"), map[string]int{warned: 2, removed: 0})
+		expect("its chains come first", "1", signals("kube-proxy is first"), map[string]int{warned: 2, removed: 0})
 		kernel.Store(&response{err: errors.New("no response")})
-		expect("the kernel does not respond", "1", says("kube-proxy is first"), map[string]int{warned: 2, removed: 0, checkFailed: 1})
+		expect("the kernel does not respond", "1", signals("kube-proxy is first"), map[string]int{warned: 2, removed: 0, checkFailed: 1})
 		kernel.Store(&response{found: []competing.Conflict{second}})
-		expect("our tables are recreated", "1", says("kube-proxy is second"), map[string]int{warned: 2, removed: 0, checkFailed: 1})
+		expect("our tables are recreated", "1", signals("kube-proxy is second"), map[string]int{warned: 2, removed: 0, checkFailed: 1})
 		kernel.Store(&response{})
 		expect("it disappears", "0", map[string]int{"otherServiceProxies": 0}, map[string]int{warned: 2, removed: 1, checkFailed: 1})
 		if want := 61; checks != want {

@@ -12,8 +12,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/reachability/probe"
 )
 
-// TestUsersAreNotifiedOfReadyNodesThatAreUnreachable: after a minute, once for each node, and with one request per
-// round however many are unreachable.
+// TestUsersAreNotifiedOfReadyNodesThatAreUnreachable: there is one Event for each node, after a minute, and one request
+// per round however many nodes are unreachable.
 func TestUsersAreNotifiedOfReadyNodesThatAreUnreachable(t *testing.T) {
 	start := time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
 	var unreachable []probe.Ejected

@@ -13,9 +13,9 @@ import (
 func TestWithoutTheProxyServiceNoNodeIsDemoted(t *testing.T) {
 	const message = "cannot detect unreachable nodes: without --proxy-service"
 	for name, test := range map[string]struct {
-		options Options
-		avoids  bool
-		warns   bool
+		options     Options
+		wantDemotes bool
+		wantWarning bool
 	}{
 		"a Service of the proxies": {Options{ProxyService: model.ObjectName{Namespace: "kube-system", Name: "proxies"}}, true,
 			false},
@@ -26,14 +26,14 @@ func TestWithoutTheProxyServiceNoNodeIsDemoted(t *testing.T) {
 			log := logs.New(t, "the daemon")
 			test.options.UnreachableNodes = DemoteUnreachable
 			c := &common{options: &test.options, log: log.Logger(), recorder: metrics.NewRecorder()}
-			monitor, made := newReachabilityMonitor(c, nil, nil, nil, nil, nil)
+			monitor, created := newReachabilityMonitor(c, nil, nil, nil, nil, nil)
 			var page status.Summary
-			made.summary(&page)
-			if monitor.demotes != test.avoids || page.Reachability.Demotes != test.avoids {
-				t.Errorf("demotes: %v, want %v", monitor.demotes, test.avoids)
+			created.summary(&page)
+			if monitor.demotes != test.wantDemotes || page.Reachability.Demotes != test.wantDemotes {
+				t.Errorf("demotes: %v, want %v", monitor.demotes, test.wantDemotes)
 			}
-			if warned := log.Has(message); warned != test.warns {
-				t.Errorf("warned: %v, want %v:\n%s", warned, test.warns, log)
+			if warned := log.Has(message); warned != test.wantWarning {
+				t.Errorf("warned: %v, want %v:\n%s", warned, test.wantWarning, log)
 			}
 		})
 	}

@@ -67,7 +67,8 @@ func cleanUpAndCount(r *rig, plan *ruleset.Plan) (added, deleted int) {
 	return added, deleted
 }
 
-// TestADedicatedMapCostsASum of the frontends and the endpoints, and an endpoint costs one element.
+// TestADedicatedMapCostsASum: the elements of a dedicated map are as many as frontends and endpoints together, and an
+// endpoint costs one element.
 func TestADedicatedMapCostsASum(t *testing.T) {
 	const addresses, slots = 1000, 2000
 	r := start(t)
@@ -127,7 +128,7 @@ func TestADedicatedMapHasEverySlotThatIsPicked(t *testing.T) {
 	}
 }
 
-// TestDedicatedChains: they use the map directly, because no other frontend has their class.
+// TestDedicatedChains: dedicated chains use the map directly, because no other frontend has their class.
 func TestDedicatedChains(t *testing.T) {
 	const translate = "meta l4proto tcp dnat ip to meta priority map @endpoints-default/broad/tcp/http"
 	const outside = "ip saddr != 10.244.0.0/16 fib saddr type != local "
@@ -158,7 +159,7 @@ func pickSlot(slots int, first uint32) string {
 	return fmt.Sprintf("meta priority set numgen random mod %d offset %d", slots, first)
 }
 
-// TestStickyDedicatedChains: they pick a number, which the affinity chain sends to its endpoint. For clients
+// TestStickyDedicatedChains: these chains pick a number, which the affinity chain sends to its endpoint. For clients
 // outside they then return: otherwise they would pick again.
 func TestStickyDedicatedChains(t *testing.T) {
 	const number = "meta priority set meta priority map @sticky-endpoints-default/broad/tcp/http"
@@ -245,7 +246,7 @@ func TestAStickyDedicatedMapCostsASum(t *testing.T) {
 	}
 }
 
-// TestAStickyDedicatedMapHoldsNumbers by slot.
+// TestAStickyDedicatedMapHoldsNumbers: the map of a port with session affinity has a number for each slot.
 func TestAStickyDedicatedMapHoldsNumbers(t *testing.T) {
 	r := start(t, stickyBroad())
 	elements, err := r.Elements(model.IPv4, ruleset.SetOf("sticky-endpoints-default/broad/tcp/http"))

@@ -23,7 +23,7 @@ var detectors = map[string]struct {
 	"not at all":              {ruleset.LocalTraffic{}, "fib saddr type != local "},
 }
 
-// TestRandomSlotChains: the dispatch map leads to them by name, and they only pick a slot.
+// TestRandomSlotChains: the dispatch map leads to these chains by name, and they only pick a slot.
 func TestRandomSlotChains(t *testing.T) {
 	const pick3 = "meta priority set numgen random mod 3 offset 4244635648"
 	const pickLocal2 = "meta priority set numgen random mod 2 offset 4227858432"

@@ -100,7 +100,7 @@
 // cleanup that follows deletes what an earlier step may still refer to. A packet that matches nothing is dropped, and
 // retransmitted.
 //
-// Affinity maps hold numbers: that of the Service port, and that of the endpoint, both in the priority. So a bounded
+// Affinity maps hold the numbers of Service ports and of endpoints; both numbers are in the priority. So a bounded
 // number of maps and chains serves any number of Services, and the removal of an endpoint deletes one element,
 // whatever the number of its clients. A client whose number has no endpoint any more loses its entry, and gets another
 // endpoint. All of this happens before the destination is translated, because ip_forward replaces the priority.

@@ -116,7 +116,7 @@ const (
 func BalanceClass(slots int) Class { return balanceClass | Class(slots) }
 
 // SplitClass returns the class that spreads the connections of pods and of the node itself over slots, and all others
-// over local slots. Without slots, the former are refused and the latter dropped.
+// over local slots. Without slots, connections of pods and the node are refused, and all others dropped.
 func SplitClass(local, slots int) Class { return splitClass | Class(local)<<16 | Class(slots) }
 
 // isSplit reports whether the class treats clients from outside differently from others.

@@ -94,7 +94,7 @@ func withoutFirst(port ruleset.Port) ruleset.Port {
 	return port
 }
 
-// TestEachFamilyHasNumbersOfItsOwn: only one of the tables was read, and the other's numbers are not taken for its own.
+// TestEachFamilyHasNumbersOfItsOwn: if only one of the tables was read, its numbers are not used for the other.
 func TestEachFamilyHasNumbersOfItsOwn(t *testing.T) {
 	const first6 = "[fd00:244::1]:8080"
 	web := serviceOf(sticky(portOf("web", "10.96.0.1", first), time.Hour), sticky(portOf("web", "fd00:96::1", first6), time.Hour))

@@ -56,8 +56,8 @@ func asFound(*ruleset.Objects) {}
 
 func needRecreate(objects *ruleset.Objects) { objects.NeedsRecreate = true }
 
-// TestFullSyncMakesAnyTablesTheSame as a start with empty tables would, if that restored the same numbers of session
-// affinity.
+// TestFullSyncMakesAnyTablesTheSame: the tables equal those of a start with empty tables that restores the same numbers
+// of session affinity.
 func TestFullSyncMakesAnyTablesTheSame(t *testing.T) {
 	fresh := start(t, someServices()...)
 	// Nothing is left of other Services, or of earlier versions of these.

@@ -99,8 +99,8 @@ func TestAnyNumberOfSlotsLoads(t *testing.T) {
 	}
 }
 
-// blocks makes listings comparable: a kernel lists sets and chains in the order of their creation, elements in that of
-// a hash table.
+// blocks makes listings comparable: a kernel lists sets and chains in the order of their creation, and elements in the
+// order of a hash table.
 func blocks(listing string) []string {
 	var list []string
 	for table := range strings.SplitSeq(listing, "table ") {

@@ -248,7 +248,7 @@ func TestNumbersAreTheSameAfterARestart(t *testing.T) {
 }
 
 // TestAKeptVersionHasNoNumbersWithoutFrontends: an earlier version stays applied, except for the frontends that another
-// Service has by now.
+// Service owns now.
 func TestAKeptVersionHasNoNumbersWithoutFrontends(t *testing.T) {
 	r := start(t, serviceOf(withNodePort(sticky(portOf("web", "10.96.0.1", first, second), time.Hour))))
 	kept := r.mirror.Service(serviceName("web"))
@@ -457,8 +457,8 @@ func nearlyFull(free int) (services []ruleset.Service) {
 	return services
 }
 
-// TestAPortWithoutANumberBalances as one without affinity, and is reported. When another port is removed it gets a
-// number.
+// TestAPortWithoutANumberBalances: a port without a number is balanced like one without affinity, and is reported. It
+// gets a number when another port is removed.
 func TestAPortWithoutANumberBalances(t *testing.T) {
 	few, one := endpoints(1, 2), sticky(portWith("late", endpoints(numbersUpTo(4097)...)), time.Hour)
 	two := one // clients outside are kept on this node

@@ -72,7 +72,7 @@ func TestPlansOfNodeState(t *testing.T) {
 	}
 }
 
-// TestNodeStateOfAPlanThatIsNotAccepted: it is planned again.
+// TestNodeStateOfAPlanThatIsNotAccepted: the node state is planned again.
 func TestNodeStateOfAPlanThatIsNotAccepted(t *testing.T) {
 	r := start(t)
 	elsewhere := nodeStateWith([]string{"192.168.0.9"}, prefixes("10.97.0.0/16"))
@@ -85,7 +85,7 @@ func TestNodeStateOfAPlanThatIsNotAccepted(t *testing.T) {
 	}
 }
 
-// TestAServiceAndTheNodeStateChangeInOnePlan: neither waits for the other.
+// TestAServiceAndTheNodeStateChangeInOnePlan: neither change waits for the other.
 func TestAServiceAndTheNodeStateChangeInOnePlan(t *testing.T) {
 	r := start(t)
 	r.nodeState = nodeStateWith([]string{"192.168.0.1", "192.168.0.2", "fd00:168::1"}, initialNodeState.ServiceCIDRs)

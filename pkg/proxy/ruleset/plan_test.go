@@ -60,10 +60,10 @@ func formatAddr(endpoint string) string { return strings.ReplaceAll(endpoint, ":
 func TestPlansOfEndpoints(t *testing.T) {
 	web := func(endpoints ...string) ruleset.Service { return serviceOf(portOf("web", "10.96.0.1", endpoints...)) }
 	db := func(endpoints ...string) ruleset.Service { return serviceOf(portOf("db", "10.96.0.2", endpoints...)) }
-	const dialled, other = "10.96.0.1 80", "10.96.0.2 80"
+	const frontend, other = "10.96.0.1 80", "10.96.0.2 80"
 	const preallocated = ruleset.PreallocatedSlots // that add nothing of their own
 	slot := func(number int) string {
-		return fmt.Sprintf("%s slot/%d => %s", dialled, number, formatAddr(many(number + 1)[number]))
+		return fmt.Sprintf("%s slot/%d => %s", frontend, number, formatAddr(many(number + 1)[number]))
 	}
 	var slots []string
 	for number := range preallocated + 1 {
@@ -72,49 +72,49 @@ func TestPlansOfEndpoints(t *testing.T) {
 	checkPlans(t, map[string]planCase{
 		"nothing changes": {have: services(web(first)), want: services(web(first))},
 		"a new Service: only its elements": {want: services(web(first, second)), plan: []string{
-			"+ services: " + dialled + " => class/2",
-			"+ endpoints: " + dialled + " slot/0 => 10.244.1.1 8080, " + dialled + " slot/1 => 10.244.2.2 8080",
+			"+ services: " + frontend + " => class/2",
+			"+ endpoints: " + frontend + " slot/0 => 10.244.1.1 8080, " + frontend + " slot/1 => 10.244.2.2 8080",
 			"+ cluster-ips: 10.96.0.1",
 		}},
 		"a new Service of a new size: its chain before its dispatch entry": {
 			want: services(web(many(preallocated + 1)...)), plan: []string{
 				"+ chain lb-33", "0 chain lb-33", "+ rules of lb-33",
 				"+ dispatch: class/33 => jump lb-33",
-				"+ services: " + dialled + " => class/33",
+				"+ services: " + frontend + " => class/33",
 				"+ endpoints: " + strings.Join(sorted(slots...), ", "),
 				"+ cluster-ips: 10.96.0.1",
 			},
 		},
 		"a new Service of an existing size: neither chain nor dispatch entry": {
 			have: services(db(many(preallocated + 1)...)), want: services(web(many(preallocated + 1)...)), plan: []string{
-				"+ services: " + dialled + " => class/33",
+				"+ services: " + frontend + " => class/33",
 				"+ endpoints: " + strings.Join(sorted(slots...), ", "),
 				"+ cluster-ips: 10.96.0.1",
 			},
 		},
 		"an endpoint is replaced: only its slot": {have: services(web(first, second)), want: services(web(third, second)), plan: []string{
-			"- endpoints: " + dialled + " slot/0 => 10.244.1.1 8080",
-			"+ endpoints: " + dialled + " slot/0 => 10.244.3.3 9090",
+			"- endpoints: " + frontend + " slot/0 => 10.244.1.1 8080",
+			"+ endpoints: " + frontend + " slot/0 => 10.244.3.3 9090",
 		}},
 		"the port has another name: only its comment": {
 			have: services(web(first)), want: services(serviceOf(withPortName(portOf("web", "10.96.0.1", first), "https"))), plan: []string{
-				"- services: " + dialled + " => class/1", "+ services: " + dialled + " => class/1",
+				"- services: " + frontend + " => class/1", "+ services: " + frontend + " => class/1",
 			},
 		},
 		"endpoints in another order": {have: services(web(first, second)), want: services(web(second, first))},
 		"one endpoint more: another class, which exists": {
 			have: services(web(first)), want: services(web(first, second)), plan: []string{
-				"- services: " + dialled + " => class/1",
-				"+ services: " + dialled + " => class/2",
-				"+ endpoints: " + dialled + " slot/1 => 10.244.2.2 8080",
+				"- services: " + frontend + " => class/1",
+				"+ services: " + frontend + " => class/2",
+				"+ endpoints: " + frontend + " slot/1 => 10.244.2.2 8080",
 			},
 		},
 		"one endpoint more than preallocated: a new class": {
 			have: services(web(many(preallocated)...)), want: services(web(many(preallocated + 1)...)), plan: []string{
 				"+ chain lb-33", "0 chain lb-33", "+ rules of lb-33",
 				"+ dispatch: class/33 => jump lb-33",
-				"- services: " + dialled + " => class/32",
-				"+ services: " + dialled + " => class/33",
+				"- services: " + frontend + " => class/32",
+				"+ services: " + frontend + " => class/33",
 				"+ endpoints: " + slot(preallocated),
 			},
 		},
@@ -122,8 +122,8 @@ func TestPlansOfEndpoints(t *testing.T) {
 			have: services(web(many(preallocated + 1)...)), want: services(web(many(preallocated + 2)...)), plan: []string{
 				"+ chain lb-34", "0 chain lb-34", "+ rules of lb-34",
 				"+ dispatch: class/34 => jump lb-34",
-				"- services: " + dialled + " => class/33",
-				"+ services: " + dialled + " => class/34",
+				"- services: " + frontend + " => class/33",
+				"+ services: " + frontend + " => class/34",
 				"+ endpoints: " + slot(preallocated+1),
 			},
 			cleanup: []string{"- dispatch: class/33 => jump lb-33", "0 chain lb-33", "- chain lb-33"},
@@ -133,32 +133,32 @@ func TestPlansOfEndpoints(t *testing.T) {
 			plan: []string{
 				"+ chain lb-34", "0 chain lb-34", "+ rules of lb-34",
 				"+ dispatch: class/34 => jump lb-34",
-				"- services: " + dialled + " => class/33",
-				"+ services: " + dialled + " => class/34",
+				"- services: " + frontend + " => class/33",
+				"+ services: " + frontend + " => class/34",
 				"+ endpoints: " + slot(preallocated+1),
 			},
 		},
 		"two Services swap classes in one plan": {
 			have: services(web(first), db(third, second)), want: services(web(first, second), db(third)),
 			plan: []string{
-				"- services: " + dialled + " => class/1, " + other + " => class/2",
-				"+ services: " + dialled + " => class/2, " + other + " => class/1",
-				"+ endpoints: " + dialled + " slot/1 => 10.244.2.2 8080",
+				"- services: " + frontend + " => class/1, " + other + " => class/2",
+				"+ services: " + frontend + " => class/2, " + other + " => class/1",
+				"+ endpoints: " + frontend + " slot/1 => 10.244.2.2 8080",
 			},
 			cleanup: []string{"- endpoints: " + other + " slot/1 => 10.244.2.2 8080"},
 		},
 		"the last endpoint is removed: connections are refused": {have: services(web(first)), want: services(web()), plan: []string{
-			"- services: " + dialled + " => class/1",
-			"+ services: " + dialled + " => refuse",
-		}, cleanup: []string{"- endpoints: " + dialled + " slot/0 => 10.244.1.1 8080"}},
+			"- services: " + frontend + " => class/1",
+			"+ services: " + frontend + " => refuse",
+		}, cleanup: []string{"- endpoints: " + frontend + " slot/0 => 10.244.1.1 8080"}},
 		"the Service is deleted: everything that it owns": {have: services(web(first), db()), want: services(emptyService("web")), plan: []string{
-			"- services: " + dialled + " => class/1",
+			"- services: " + frontend + " => class/1",
 			"- cluster-ips: 10.96.0.1",
-		}, cleanup: []string{"- endpoints: " + dialled + " slot/0 => 10.244.1.1 8080"}},
+		}, cleanup: []string{"- endpoints: " + frontend + " slot/0 => 10.244.1.1 8080"}},
 		"an unknown Service is deleted": {have: services(web(first)), want: services(emptyService("ghost"))},
 		"both families, IPv4 first": {have: services(serviceOf(portOf("web", "10.96.0.1"), portOf("web", "fd00:96::1"))),
 			want: services(emptyService("web")), plan: []string{
-				"- services: " + dialled + " => refuse", "- cluster-ips: 10.96.0.1",
+				"- services: " + frontend + " => refuse", "- cluster-ips: 10.96.0.1",
 				"ip6 - services: fd00:96::1 80 => refuse", "ip6 - cluster-ips: fd00:96::1",
 			},
 		},
@@ -231,7 +231,7 @@ func TestTheMirrorCountsWhatIsApplied(t *testing.T) {
 	}
 }
 
-// TestElementsAddedAgainAreNotCleanedUp: the mirror is that of a fresh start.
+// TestElementsAddedAgainAreNotCleanedUp: the mirror equals that of a fresh start.
 func TestElementsAddedAgainAreNotCleanedUp(t *testing.T) {
 	const third = "10.244.3.3:8080"
 	web := func(endpoints ...string) ruleset.Service { return serviceOf(portOf("web", "10.96.0.1", endpoints...)) }

@@ -55,12 +55,12 @@ func NewPort(decision selection.Decision) Port {
 		ID:         service.PortID(decision.Port, decision.Family),
 		ClusterIP:  clusterIP,
 		Cluster:    slotsOf(decision.Selection.Cluster, MaxSlots),
-		StickyOnly: addrsOf(decision.Selection.Cluster.Standby),
+		StickyOnly: addrsOf(decision.Selection.Cluster.StickyOnly),
 		Sources:    decision.Sources,
 		Affinity:   service.AffinityTimeout,
 	}
 	port.addOnNode(decision.Selection.Cluster.Endpoints, decision.Viewpoint.Node.Name)
-	port.addOnNode(decision.Selection.Cluster.Standby, decision.Viewpoint.Node.Name)
+	port.addOnNode(decision.Selection.Cluster.StickyOnly, decision.Viewpoint.Node.Name)
 	if local := decision.Selection.Local; local != nil {
 		port.Local = slotsOf(*local, MaxLocalSlots)
 		port.addOnNode(local.Endpoints, decision.Viewpoint.Node.Name)

@@ -60,39 +60,39 @@ func withClass(port ruleset.Port, class ruleset.Class) ruleset.Port {
 }
 
 func TestWhatAPortOwns(t *testing.T) {
-	clusterIP, dialled := []string{"10.96.0.1"}, "10.96.0.1 80"
+	clusterIP, frontend := []string{"10.96.0.1"}, "10.96.0.1 80"
 	tests := map[string]struct {
 		port ruleset.Port
 		want ownedObjects
 	}{
 		"a port that balances": {portOf("web", "10.96.0.1", first, third), ownedObjects{
 			Elements: map[string][]string{
-				"services":    {dialled + " => class/2"},
+				"services":    {frontend + " => class/2"},
 				"dispatch":    {"class/2 => jump lb-2"},
-				"endpoints":   {dialled + " slot/0 => 10.244.1.1 8080", dialled + " slot/1 => 10.244.3.3 9090"},
+				"endpoints":   {frontend + " slot/0 => 10.244.1.1 8080", frontend + " slot/1 => 10.244.3.3 9090"},
 				"cluster-ips": clusterIP,
 			},
 			Chains: []string{"lb-2"},
 		}},
 		"a port that refuses": {portOf("web", "10.96.0.1"), ownedObjects{
 			Elements: map[string][]string{
-				"services": {dialled + " => refuse"}, "dispatch": {"refuse => goto refuse"}, "cluster-ips": clusterIP,
+				"services": {frontend + " => refuse"}, "dispatch": {"refuse => goto refuse"}, "cluster-ips": clusterIP,
 			},
 		}},
 		"a port that drops": {withClass(portOf("web", "10.96.0.1"), ruleset.DropClass), ownedObjects{
-			Elements: map[string][]string{"services": {dialled + " => drop"}, "dispatch": {"drop => drop"}, "cluster-ips": clusterIP},
+			Elements: map[string][]string{"services": {frontend + " => drop"}, "dispatch": {"drop => drop"}, "cluster-ips": clusterIP},
 		}},
 		"a sticky port": {
 			sticky(portOf("web", "10.96.0.1", third, first, second), time.Hour), ownedObjects{
 				Elements: map[string][]string{
-					"services":        {dialled + " => sticky/3600-0"},
+					"services":        {frontend + " => sticky/3600-0"},
 					"dispatch":        {"sticky/3600-0 => jump sticky-3600-0"},
-					"sticky":          {dialled + " => class/3"},
+					"sticky":          {frontend + " => class/3"},
 					"sticky-dispatch": {"class/3 => jump lb-3"},
-					"sticky-ports":    {dialled + " => port"},
+					"sticky-ports":    {frontend + " => port"},
 					"sticky-endpoints": {
-						dialled + " slot/0 => " + formatEndpoint(third), dialled + " slot/1 => " + formatEndpoint(first),
-						dialled + " slot/2 => " + formatEndpoint(second),
+						frontend + " slot/0 => " + formatEndpoint(third), frontend + " slot/1 => " + formatEndpoint(first),
+						frontend + " slot/2 => " + formatEndpoint(second),
 					},
 					"numbered": sorted(
 						formatEndpoint(first)+" => 10.244.1.1 8080", formatEndpoint(second)+" => 10.244.2.2 8080",
@@ -105,9 +105,9 @@ func TestWhatAPortOwns(t *testing.T) {
 		},
 		"only endpoints on this node may dial themselves": {local(portOf("web", "10.96.0.1", first, second), 1), ownedObjects{
 			Elements: map[string][]string{
-				"services":    {dialled + " => class/2"},
+				"services":    {frontend + " => class/2"},
 				"dispatch":    {"class/2 => jump lb-2"},
-				"endpoints":   {dialled + " slot/0 => 10.244.1.1 8080", dialled + " slot/1 => 10.244.2.2 8080"},
+				"endpoints":   {frontend + " slot/0 => 10.244.1.1 8080", frontend + " slot/1 => 10.244.2.2 8080"},
 				"cluster-ips": clusterIP,
 				"hairpin":     {"10.244.1.1 10.244.1.1 8080"},
 			},
@@ -116,14 +116,14 @@ func TestWhatAPortOwns(t *testing.T) {
 		"a sticky port with an endpoint in three slots: one number": {
 			sticky(portOf("web", "10.96.0.1", second, first, second, second), time.Hour), ownedObjects{
 				Elements: map[string][]string{
-					"services":        {dialled + " => sticky/3600-0"},
+					"services":        {frontend + " => sticky/3600-0"},
 					"dispatch":        {"sticky/3600-0 => jump sticky-3600-0"},
-					"sticky":          {dialled + " => class/4"},
+					"sticky":          {frontend + " => class/4"},
 					"sticky-dispatch": {"class/4 => jump lb-4"},
-					"sticky-ports":    {dialled + " => port"},
+					"sticky-ports":    {frontend + " => port"},
 					"sticky-endpoints": {
-						dialled + " slot/0 => " + formatEndpoint(second), dialled + " slot/1 => " + formatEndpoint(first),
-						dialled + " slot/2 => " + formatEndpoint(second), dialled + " slot/3 => " + formatEndpoint(second),
+						frontend + " slot/0 => " + formatEndpoint(second), frontend + " slot/1 => " + formatEndpoint(first),
+						frontend + " slot/2 => " + formatEndpoint(second), frontend + " slot/3 => " + formatEndpoint(second),
 					},
 					"numbered":    sorted(formatEndpoint(first)+" => 10.244.1.1 8080", formatEndpoint(second)+" => 10.244.2.2 8080"),
 					"cluster-ips": clusterIP,
@@ -134,25 +134,25 @@ func TestWhatAPortOwns(t *testing.T) {
 		},
 		"a sticky port that refuses": {sticky(portOf("web", "10.96.0.1"), time.Hour), ownedObjects{
 			Elements: map[string][]string{
-				"services": {dialled + " => refuse"}, "dispatch": {"refuse => goto refuse"}, "cluster-ips": clusterIP,
+				"services": {frontend + " => refuse"}, "dispatch": {"refuse => goto refuse"}, "cluster-ips": clusterIP,
 			},
 		}},
 		"a sticky port with externalTrafficPolicy Local: numbers of two views": {
 			splitPort(sticky(portOf("web", "10.96.0.1", first, second), time.Hour)), ownedObjects{
 				Elements: map[string][]string{
-					"services":        {dialled + " => sticky/3600-0"},
+					"services":        {frontend + " => sticky/3600-0"},
 					"dispatch":        {"sticky/3600-0 => jump sticky-3600-0"},
-					"sticky":          {dialled + " => class/2-local/1"},
+					"sticky":          {frontend + " => class/2-local/1"},
 					"sticky-dispatch": {"class/2-local/1 => jump lb-2-local-1"},
-					"sticky-ports":    {dialled + " => port"},
-					"sticky-outside":  {dialled + " => port"},
+					"sticky-ports":    {frontend + " => port"},
+					"sticky-outside":  {frontend + " => port"},
 					"sticky-endpoints": {
-						dialled + " local-slot/0 => " + formatEndpoint(first),
-						dialled + " slot/0 => " + formatEndpoint(first), dialled + " slot/1 => " + formatEndpoint(second),
+						frontend + " local-slot/0 => " + formatEndpoint(first),
+						frontend + " slot/0 => " + formatEndpoint(first), frontend + " slot/1 => " + formatEndpoint(second),
 					},
 					"numbered": sorted(formatEndpoint(first)+" => 10.244.1.1 8080", formatEndpoint(first)+" => 10.244.1.1 8080",
 						formatEndpoint(second)+" => 10.244.2.2 8080"),
-					"external-local": {dialled},
+					"external-local": {frontend},
 					"cluster-ips":    clusterIP,
 				},
 				Chains: []string{"lb-2-local-1", "sticky-3600-0"},
@@ -162,13 +162,13 @@ func TestWhatAPortOwns(t *testing.T) {
 		"a sticky port with two endpoints that collide": {
 			collidingPort(t), ownedObjects{
 				Elements: map[string][]string{
-					"services":        {dialled + " => sticky/3600-0"},
+					"services":        {frontend + " => sticky/3600-0"},
 					"dispatch":        {"sticky/3600-0 => jump sticky-3600-0"},
-					"sticky":          {dialled + " => class/2"},
+					"sticky":          {frontend + " => class/2"},
 					"sticky-dispatch": {"class/2 => jump lb-2"},
-					"sticky-ports":    {dialled + " => port"},
+					"sticky-ports":    {frontend + " => port"},
 					"sticky-endpoints": {
-						dialled + " slot/0 => " + formatEndpoint(collidingPort(t).Cluster[0].String()), dialled + " slot/1 => endpoint/0",
+						frontend + " slot/0 => " + formatEndpoint(collidingPort(t).Cluster[0].String()), frontend + " slot/1 => endpoint/0",
 					},
 					"numbered": {formatEndpoint(collidingPort(t).Cluster[0].String()) + " => " +
 						strings.Replace(collidingPort(t).Cluster[0].String(), ":", " ", 1)},

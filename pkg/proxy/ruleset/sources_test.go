@@ -144,7 +144,7 @@ func TestListsAddNothingThatTheKernelEvaluates(t *testing.T) {
 	}
 }
 
-// TestAClientIsFoundIfAndOnlyIfItsAddressIsInARange: by the rules in their order, as packets are.
+// TestAClientIsFoundIfAndOnlyIfItsAddressIsInARange applies the rules in their order, as to packets.
 func TestAClientIsFoundIfAndOnlyIfItsAddressIsInARange(t *testing.T) {
 	random := rand.New(rand.NewPCG(29, 7))
 	for _, family := range model.Families {
@@ -252,7 +252,8 @@ func TestAPacketNeedsFewLookupsForItsRange(t *testing.T) {
 	}
 }
 
-// TestAListKeepsItsNumberUntilItsRangesAreCleanedUp: another list must not inherit them.
+// TestAListKeepsItsNumberUntilItsRangesAreCleanedUp: otherwise another list could get the number together with these
+// ranges.
 func TestAListKeepsItsNumberUntilItsRangesAreCleanedUp(t *testing.T) {
 	r := start(t, restricted(1, 1, 1, manyRanges(0, 3)...))
 	key := r.mirror.ListNumbers()

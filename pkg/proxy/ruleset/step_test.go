@@ -118,7 +118,8 @@ func TestAStepNeverEmptiesAPortThatHasEndpoints(t *testing.T) {
 	}
 }
 
-// TestACleanupIsBounded: it deletes up to a limit of elements, continues where it ended, and loses nothing if it fails.
+// TestACleanupIsBounded: a cleanup deletes up to a limit of elements, continues where it ended, and loses nothing if it
+// fails.
 func TestACleanupIsBounded(t *testing.T) {
 	var endpoints []string
 	for i := range 100 {

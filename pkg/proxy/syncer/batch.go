@@ -207,16 +207,16 @@ func (p *Proxy) releaseFrontends(decided *decisions, remaining []queuedService) 
 			owner[frontend] = queued.name
 		}
 	}
-	losers := map[model.ObjectName]bool{}
+	previousOwners := map[model.ObjectName]bool{}
 	for _, service := range decided.owned {
 		for frontend := range service.Frontends() {
-			if loser, ok := owner[frontend]; ok {
-				losers[loser] = true
+			if previousOwner, ok := owner[frontend]; ok {
+				previousOwners[previousOwner] = true
 			}
 		}
 	}
-	for loser := range losers {
-		have := p.mirror.Service(loser)
+	for previousOwner := range previousOwners {
+		have := p.mirror.Service(previousOwner)
 		kept := p.stillOwned(have)
 		decided.owned = append(decided.owned, kept)
 		decided.keepApplied(have, kept)

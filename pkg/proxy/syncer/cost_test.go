@@ -67,7 +67,7 @@ func (k *countingKernel) Objects(context.Context, model.Family) (ruleset.Objects
 // TestTheCostOfOneTenantIsASum: to add, change and delete eight times as many objects takes about eight times the
 // elements and the CPU time. A product or a square would take 64 times as much.
 func TestTheCostOfOneTenantIsASum(t *testing.T) {
-	for name, test := range map[string]struct{ of, after func(times int) model.Change }{
+	for name, test := range map[string]struct{ before, after func(times int) model.Change }{
 		"external IPs": {
 			func(times int) model.Change { return largeServiceWith(model.TCP, 1, 1000*times, 1) },
 			func(times int) model.Change { return largeServiceWith(model.TCP, 1, 1000*times, 2) },
@@ -105,7 +105,7 @@ func TestTheCostOfOneTenantIsASum(t *testing.T) {
 			const times, limit = 8, 24
 			var once, many time.Duration
 			for try := 1; ; try++ { // noise of other processes can make the short run appear too short
-				once, many = cpuTime(t, test.of, test.after, 1), cpuTime(t, test.of, test.after, times)
+				once, many = cpuTime(t, test.before, test.after, 1), cpuTime(t, test.before, test.after, times)
 				if many <= limit*once {
 					return
 				}
@@ -165,7 +165,8 @@ func cpuTimeUsed(t *testing.T) time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// TestADedicatedMapIsListed by nft as it is printed, and ends like a fresh start whatever came before.
+// TestADedicatedMapIsListed checks that nft lists a port with its own map as the model prints it, and that after each
+// change the tables equal those of a fresh start.
 func TestADedicatedMapIsListed(t *testing.T) {
 	kernel := newRealKernel(t)
 	p := newProxy(kernel)
@@ -181,12 +182,12 @@ func TestADedicatedMapIsListed(t *testing.T) {
 			t.Errorf("%+v: %d ports have a dedicated map", step, got)
 		}
 		checkLikeFreshStart(t, &kernel.model, change)
-		kernel.agree(t)
+		kernel.expectSameListing(t)
 	}
 	p = newProxy(kernel)
 	change := largeServiceWith(model.UDP, 1, 200, 39)
 	p.Apply(change)
 	mustSync(t, p)
 	checkLikeFreshStart(t, &kernel.model, change)
-	kernel.agree(t)
+	kernel.expectSameListing(t)
 }

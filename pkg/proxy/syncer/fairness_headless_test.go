@@ -101,8 +101,8 @@ func newTargetCounter(t *testing.T) (*targetCounter, *memoryKernel, *syncer.Prox
 	return counter, kernel, p
 }
 
-// TestALargeHeadlessServiceWaitsForItsBatch: one is decided per sync, together with small ones, and never two in a row
-// without a pause. Earlier decisions stay applied until then.
+// TestALargeHeadlessServiceWaitsForItsBatch: one large Service is decided per sync, together with small ones, and never
+// two in a row without a pause. Earlier decisions stay applied until then.
 func TestALargeHeadlessServiceWaitsForItsBatch(t *testing.T) {
 	for title, size := range map[string][2]int{
 		"many ports": {syncer.MaxBatchWeight, 4}, "many endpoints": {1, 2 * syncer.MaxBatchWeight},
@@ -135,8 +135,8 @@ func TestALargeHeadlessServiceWaitsForItsBatch(t *testing.T) {
 	}
 }
 
-// TestManyHeadlessServicesThatChangeTogetherAreBatched: none is in the kernel, but each is still work. A change in
-// another namespace is in the first sync.
+// TestManyHeadlessServicesThatChangeTogetherAreBatched: none of them is in the kernel, but each is still work. A change
+// in another namespace is in the first sync.
 func TestManyHeadlessServicesThatChangeTogetherAreBatched(t *testing.T) {
 	const count, ports, endpoints = 100, 4, 50
 	counter, kernel, p := newTargetCounter(t)

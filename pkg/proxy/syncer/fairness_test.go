@@ -74,8 +74,8 @@ func syncAllBatches(t *testing.T, p *syncer.Proxy) int {
 	}
 }
 
-// TestALargeServiceIsWrittenInSteps: it is added, changed and deleted in transactions of a bounded size, and a small
-// change that arrives in between is in the next one.
+// TestALargeServiceIsWrittenInSteps: the Service is added, changed and deleted in transactions of a bounded size, and a
+// small change that arrives in between is in the next one.
 func TestALargeServiceIsWrittenInSteps(t *testing.T) {
 	const size = 3*syncer.MaxBatchWeight + 100
 	kernel := &memoryKernel{}

@@ -56,7 +56,8 @@ func setsOf(batch ruleset.Batch, family model.Family) []ruleset.Set {
 
 func sameName(a, b ruleset.Set) bool { return a.Name == b.Name }
 
-// TestAFirstSyncWritesChainsLast: without chains no packet reaches the elements, so these may be written in parts.
+// TestAFirstSyncWritesChainsLast: without chains no packet reaches the elements, so the elements may be written in
+// parts.
 func TestAFirstSyncWritesChainsLast(t *testing.T) {
 	everything := manyMixedServices()
 	want, written := singleTransactionTables(t, everything)
@@ -95,7 +96,7 @@ func TestAFirstSyncWritesChainsLast(t *testing.T) {
 	}
 }
 
-// TestAFirstSyncThatFailsInAnyPartIsDoneAtOnce: the same sync writes everything in one transaction.
+// TestAFirstSyncThatFailsInAnyPartIsDoneAtOnce: after the failure the same sync writes everything in one transaction.
 func TestAFirstSyncThatFailsInAnyPartIsDoneAtOnce(t *testing.T) {
 	everything := manyMixedServices()
 	want, written := singleTransactionTables(t, everything)
@@ -126,7 +127,7 @@ func TestAFirstSyncThatFailsInAnyPartIsDoneAtOnce(t *testing.T) {
 	}
 }
 
-// TestACancelledFirstSyncLeavesNoChains: the elements that it wrote affect no packet.
+// TestACancelledFirstSyncLeavesNoChains: the elements that the sync wrote affect no packet.
 func TestACancelledFirstSyncLeavesNoChains(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	kernel := &scriptedKernel{committed: func(ruleset.Batch) { cancel() }}

@@ -106,7 +106,7 @@ func TestEveryOddObjectReachesTheKernel(t *testing.T) {
 				checkBystander(t, &kernel.model, config)
 				text = addOddity(text, next)
 			}
-			kernel.agree(t)
+			kernel.expectSameListing(t)
 		}
 	}
 }

@@ -19,11 +19,12 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
-// realKernel is a namespace's nftables together with tables in memory: both get the same batches and must agree.
+// realKernel is a namespace's nftables together with a model in memory. Both get the same batches and must have the
+// same tables.
 type realKernel struct {
 	t         testing.TB
 	namespace *netns.Namespace
-	scratch   *netns.Namespace // for agree
+	scratch   *netns.Namespace // for expectSameListing
 	conn      *nft.Conn
 	model     memoryKernel
 }
@@ -56,30 +57,30 @@ func (k *realKernel) Commit(ctx context.Context, batch ruleset.Batch) error {
 func (k *realKernel) Objects(ctx context.Context, family model.Family) (ruleset.Objects, error) {
 	objects, err := k.conn.Objects(ctx, family)
 	want, _ := k.model.Objects(ctx, family)
-	inOrder := cmpopts.SortSlices(func(a, b ruleset.Element) bool {
+	ignoreOrder := cmpopts.SortSlices(func(a, b ruleset.Element) bool {
 		return strings.Compare(fmt.Sprint(a.Key), fmt.Sprint(b.Key)) < 0
 	})
 	equal := cmpopts.EquateComparable(netip.Addr{})
-	if diff := cmp.Diff(want, objects, inOrder, equal, cmpopts.EquateEmpty()); err == nil && diff != "" {
+	if diff := cmp.Diff(want, objects, ignoreOrder, equal, cmpopts.EquateEmpty()); err == nil && diff != "" {
 		k.t.Errorf("objects of the %s table (-memory +kernel):\n%s", family, diff)
 	}
 	return objects, err
 }
 
-// agree checks that nft, an independent implementation, lists the same for the kernel and for the printed tables loaded
-// into an empty namespace.
-func (k *realKernel) agree(t testing.TB) {
+// expectSameListing checks that `nft list ruleset` shows the same for the kernel's tables and for the tables of the
+// in-memory model, loaded into an empty namespace. nft is an independent implementation.
+func (k *realKernel) expectSameListing(t testing.TB) {
 	t.Helper()
 	k.scratch.Load("flush ruleset\n" + k.model.text(t))
 	want := sortedListing(k.scratch.NFT("-n", "list", "ruleset"))
 	got := sortedListing(k.namespace.NFT("-n", "list", "ruleset"))
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("nft list ruleset (-printed tables, +kernel):\n%s", diff)
+		t.Errorf("nft list ruleset (-in-memory model, +kernel):\n%s", diff)
 	}
 }
 
-// sortedListing makes two listings comparable: sets and chains are listed in the order of their creation, elements in
-// that of a hash table.
+// sortedListing makes two listings comparable: nft lists sets and chains in the order of their creation, and elements
+// in the order of a hash table.
 func sortedListing(listing string) []string {
 	var blocks []string
 	for _, table := range strings.SplitAfter(listing, "\n}\n") {
@@ -105,9 +106,9 @@ func sortedElements(block string) string {
 	return before + strings.Join(list, "\n")
 }
 
-// TestAProxyTakesOverTheTablesOfALatePredecessor: a killed proxy may own its tables for a while after the next
-// one has started. They are the same tables afterwards, because they have the affinity entries of clients.
-func TestAProxyTakesOverTheTablesOfALatePredecessor(t *testing.T) {
+// TestAProxyTakesOverTheTablesOfALingeringPredecessor: a killed proxy may own its tables for a while after the next
+// one has started. The tables must be kept, not recreated: they hold the clients' affinity entries.
+func TestAProxyTakesOverTheTablesOfALingeringPredecessor(t *testing.T) {
 	namespace := netns.New(t)
 	dial := func() (conn *nft.Conn) {
 		namespace.Do(func() {

@@ -12,8 +12,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/syncer"
 )
 
-// boundedServices returns Services with a load bound and four endpoints each: one in the zone of three nodes, the
-// others in that of the fourth.
+// boundedServices returns Services with a load bound and four endpoints each: one in the zone of three nodes, and three
+// in the zone of the fourth node.
 func boundedServices(count int) model.Change {
 	change := manyServices(count, 4)
 	for name, service := range change.Services {

@@ -47,13 +47,14 @@ func TestScenariosInTheKernel(t *testing.T) {
 type scenarioKernel interface {
 	syncer.Kernel
 	inMemory() *memoryKernel
-	// agree checks what can be checked beyond the state in memory.
-	agree(t testing.TB)
+	// expectSameListing checks that nft lists the same tables for the kernel as for the model in memory. Without a real
+	// kernel it does nothing.
+	expectSameListing(t testing.TB)
 }
 
-func (k *memoryKernel) inMemory() *memoryKernel { return k }
-func (k *memoryKernel) agree(testing.TB)        {}
-func (k *realKernel) inMemory() *memoryKernel   { return &k.model }
+func (k *memoryKernel) inMemory() *memoryKernel      { return k }
+func (k *memoryKernel) expectSameListing(testing.TB) {}
+func (k *realKernel) inMemory() *memoryKernel        { return &k.model }
 
 type scenario struct {
 	t          testing.TB

@@ -140,7 +140,7 @@ func TestSharesAreTheSameOnAllPlatforms(t *testing.T) {
 // endpoint or a node is added or removed.
 func TestASmallChangeMovesLittle(t *testing.T) {
 	for _, size := range []struct {
-		nodes, endpoints, worlds int
+		nodes, endpoints, scenarios int
 		// The maximum of the mean number of slots that a node may write, and of the fraction of all traffic that may move.
 		byEndpoint, byNode, movedByEndpoint, movedByNode float64
 	}{
@@ -151,7 +151,7 @@ func TestASmallChangeMovesLittle(t *testing.T) {
 		random := rand.New(rand.NewPCG(7, uint64(size.nodes)))
 		sum, moved, unchanged, comparisons := map[string]float64{}, map[string]float64{}, 0, 0
 		most := map[string]int{}
-		for range size.worlds {
+		for range size.scenarios {
 			s := shape([]int{size.nodes / 3, size.nodes / 3, size.nodes / 3}, []int{0, 0, 0}, policy.Zone, policy.AnyNode)
 			names := s.names()
 			for range size.endpoints + 1 {
@@ -171,9 +171,9 @@ func TestASmallChangeMovesLittle(t *testing.T) {
 			} {
 				for name := range withoutBoth.nodes {
 					count := rewrittenSlots(results[event.from][name].slots, results[event.to][name].slots)
-					sum[event.what] += float64(count) / float64(len(withoutBoth.nodes)*size.worlds)
+					sum[event.what] += float64(count) / float64(len(withoutBoth.nodes)*size.scenarios)
 					most[event.what] = max(most[event.what], count)
-					moved[event.what] += movedFraction(results[event.from][name], results[event.to][name]) / float64(len(withoutBoth.nodes)*size.worlds)
+					moved[event.what] += movedFraction(results[event.from][name], results[event.to][name]) / float64(len(withoutBoth.nodes)*size.scenarios)
 					if event.what == "node added" {
 						comparisons++
 						unchanged += map[bool]int{true: 1}[count == 0]

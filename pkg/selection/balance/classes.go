@@ -8,17 +8,17 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// serviceClasses are the nodes from the view of one Service. Nodes with the same groups are treated alike throughout a
-// plan, so they are one entry: the node classes, and if the hostname is a key, each node that hosts endpoints of the
-// Service.
+// serviceClasses partitions the nodes for one Service. All nodes that belong to the same group for every key form one
+// entry. If the hostname is a key, each node with endpoints is an entry of its own.
 type serviceClasses struct {
 	keys   int
 	groups []int32 // of each entry, key by key
-	sums   []sums  // of each entry
-	// groupOfValue maps each interned number of a key's value to its group. Number 0 means no value.
+	totals []sums  // of each entry
+	// groupOfValue is scratch space for the current key: the group of each interned value, by its number. Number 0 is the
+	// missing value.
 	groupOfValue []int32
-	// entry maps each node class to its entry, and codes encodes the groups of each class as a number. byCode has the
-	// entry of each code plus one, so that 0 means none. If there are many codes, index replaces byCode.
+	// entry maps each node class to its entry, and codes encodes the groups of each class as a number. byCode[code] is
+	// the entry's index + 1; 0 means no entry. If there are many codes, index replaces byCode.
 	entry  []int32
 	codes  []uint64
 	byCode []int32
@@ -57,7 +57,7 @@ func (s *serviceClasses) build(d Demand, endpointClasses *EndpointClasses) {
 	}
 }
 
-// maxSliceCodes is the number of codes up to which byCode finds entries, and beyond it index.
+// maxSliceCodes is the largest number of codes for which the slice byCode is used; above it, the map index is used.
 const maxSliceCodes = 1 << 10
 
 // mergeEqual makes one entry of all node classes with the same groups, which have the same code. numCodes is the number
@@ -73,7 +73,7 @@ func (s *serviceClasses) mergeEqual(d Demand, numCodes uint64) {
 		}
 		clear(s.index)
 	}
-	s.sums, s.entry = s.sums[:0], s.entry[:0]
+	s.totals, s.entry = s.totals[:0], s.entry[:0]
 	for i, code := range s.codes {
 		n, known := int32(0), false
 		switch {
@@ -84,8 +84,8 @@ func (s *serviceClasses) mergeEqual(d Demand, numCodes uint64) {
 			n, known = s.index[code]
 		}
 		if !known {
-			n = int32(len(s.sums))
-			s.sums = append(s.sums, sums{})
+			n = int32(len(s.totals))
+			s.totals = append(s.totals, sums{})
 			copy(s.groupsOf(int(n)), s.groupsOf(i)) // n is never greater than i
 			if fitsSlice {
 				s.byCode[code] = n + 1
@@ -94,9 +94,9 @@ func (s *serviceClasses) mergeEqual(d Demand, numCodes uint64) {
 			}
 		}
 		s.entry = append(s.entry, n)
-		s.sums[n].add(d.classSums(int32(i)))
+		s.totals[n].add(d.classSums(int32(i)))
 	}
-	s.groups = s.groups[:len(s.sums)*s.keys]
+	s.groups = s.groups[:len(s.totals)*s.keys]
 }
 
 // saturatingMul returns a product, or math.MaxUint64 if it would overflow.
@@ -131,8 +131,8 @@ func (s *serviceClasses) isolateHosts(d Demand, endpointClasses *EndpointClasses
 		}
 		sum := d.nodeSums(name, node)
 		n := int(s.entry[node.class])
-		s.sums[n].subtract(sum)
-		s.sums = append(s.sums, sum)
+		s.totals[n].subtract(sum)
+		s.totals = append(s.totals, sum)
 		s.groups = append(s.groups, s.groupsOf(n)...)
 		s.groups[len(s.groups)-s.keys+hostnameKey] = g
 	}

@@ -16,12 +16,12 @@ import (
 // measurement says so, a node has as many slots as it takes.
 func TestFewNodesConnect(t *testing.T) {
 	for _, c := range []struct {
-		nodes, worlds int
+		nodes, scenarios int
 	}{{1000, 300}, {5000, 60}} {
 		t.Run(fmt.Sprintf("%d nodes", c.nodes), func(t *testing.T) {
 			random := rand.New(rand.NewPCG(4, uint64(c.nodes)))
-			busiest, unknown, slots := make([]float64, c.worlds), make([]float64, c.worlds), 0
-			for i := range c.worlds {
+			busiest, unknown, slots := make([]float64, c.scenarios), make([]float64, c.scenarios), 0
+			for i := range c.scenarios {
 				w := fewNodesConnect(random, c.nodes)
 				busiest[i], slots = w.busiest(2)
 				unknown[i], _ = w.busiest(0)
@@ -29,18 +29,18 @@ func TestFewNodesConnect(t *testing.T) {
 			slices.Sort(busiest)
 			slices.Sort(unknown)
 			t.Logf("busiest: median %.2f, 99 %% %.2f, highest %.2f; if the concentration is unknown: 99 %% %.2f, highest %.2f; the last "+
-				"world has %d slots on a node", busiest[c.worlds/2], busiest[c.worlds*99/100], busiest[c.worlds-1],
-				unknown[c.worlds*99/100], unknown[c.worlds-1], slots)
-			if busiest[c.worlds*99/100] > 1.30 || unknown[c.worlds-1] < 1.30 {
-				t.Errorf("99 %% of the worlds have at most %.2f, want 1.30; unknown concentration up to %.2f, want more than 1.30",
-					busiest[c.worlds*99/100], unknown[c.worlds-1])
+				"scenario has %d slots on a node", busiest[c.scenarios/2], busiest[c.scenarios*99/100], busiest[c.scenarios-1],
+				unknown[c.scenarios*99/100], unknown[c.scenarios-1], slots)
+			if busiest[c.scenarios*99/100] > 1.30 || unknown[c.scenarios-1] < 1.30 {
+				t.Errorf("99 %% of the scenarios have at most %.2f, want 1.30; unknown concentration up to %.2f, want more than 1.30",
+					busiest[c.scenarios*99/100], unknown[c.scenarios-1])
 			}
 		})
 	}
 }
 
-// concentratedWorld is a cluster in which two nodes connect, each as often as the other.
-type concentratedWorld struct {
+// concentratedScenario is a cluster in which two nodes connect, each as often as the other.
+type concentratedScenario struct {
 	classes   *balance.NodeClasses
 	connect   [2]string
 	zones     map[string]uint32
@@ -48,9 +48,9 @@ type concentratedWorld struct {
 	endpoints []model.PortEndpoint
 }
 
-func fewNodesConnect(random *rand.Rand, nodes int) *concentratedWorld {
+func fewNodesConnect(random *rand.Rand, nodes int) *concentratedScenario {
 	keys := []policy.Key{policy.Zone, policy.AnyNode}
-	w := &concentratedWorld{classes: balance.NewNodeClasses(keys, ""), zones: map[string]uint32{}, labels: map[string]map[string]string{}}
+	w := &concentratedScenario{classes: balance.NewNodeClasses(keys, ""), zones: map[string]uint32{}, labels: map[string]map[string]string{}}
 	zones := 2 + random.IntN(4)
 	for i := range nodes {
 		name := fmt.Sprintf("n%d", i)
@@ -72,7 +72,7 @@ func fewNodesConnect(random *rand.Rand, nodes int) *concentratedWorld {
 
 // busiest returns the load of the busiest endpoint relative to the mean, and the slots of one node, if the measurement
 // has a number of effective nodes.
-func (w *concentratedWorld) busiest(effectiveNodes uint64) (load float64, slots int) {
+func (w *concentratedScenario) busiest(effectiveNodes uint64) (load float64, slots int) {
 	keys := []policy.Key{policy.Zone, policy.AnyNode}
 	demand, _ := w.classes.Measured(&model.Demand{Zones: w.zones, EffectiveNodes: effectiveNodes})
 	zoneOf := func(e *model.PortEndpoint, key policy.Key) (string, bool) { return e.Zone, key == policy.Zone }

@@ -36,7 +36,7 @@ func (r *rankPlan) unbounded() []uint64 {
 		for _, e := range r.entries {
 			for _, g := range r.classes.groupsOf(int(e)) {
 				if r.hasEndpoints(g) {
-					demand[g] += r.components[r.groups[g].component].amountOf(&r.classes.sums[e], kind)
+					demand[g] += r.components[r.groups[g].component].amountOf(&r.classes.totals[e], kind)
 					break
 				}
 			}
@@ -64,7 +64,7 @@ func (p *Plan) LoadsUnder(demand Demand) []uint64 {
 	for rank := range p.byRank {
 		r := &p.byRank[rank]
 		for kind := range demand.kinds() {
-			loadsOfRank := r.loadsUnder(classes.sums, kind)
+			loadsOfRank := r.loadsUnder(classes.totals, kind)
 			for i, class := range p.endpointClasses.classOf {
 				if class != noClass && r.counts[class] > 0 {
 					loads[i] = max(loads[i], loadsOfRank[class])

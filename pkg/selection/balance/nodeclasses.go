@@ -42,7 +42,7 @@ type nodeClass struct {
 type tuple [policy.MaxKeys + 1]int32
 
 // NewNodeClasses returns the node classes of a cluster without nodes, for some keys, from the view of the node self.
-// There are at most policy.MaxKeys keys plus one, all different.
+// There are at most policy.MaxKeys + 1 keys, all different.
 func NewNodeClasses(keys []policy.Key, self string) *NodeClasses {
 	return &NodeClasses{
 		keys:      slices.Clone(keys),

@@ -40,8 +40,8 @@ func (p *Plan) Compute(demand Demand, endpointClasses *EndpointClasses, limit in
 	p.demand, p.endpointClasses = demand, endpointClasses
 	p.classes.build(demand, endpointClasses)
 	p.unserved = p.unserved[:0]
-	for e := range p.classes.sums {
-		if p.classes.sums[e].nodes > 0 {
+	for e := range p.classes.totals {
+		if p.classes.totals[e].nodes > 0 {
 			p.unserved = append(p.unserved, int32(e))
 		}
 	}
@@ -244,7 +244,7 @@ func (r *rankPlan) scale(limit uint64) {
 		}
 	}
 	for _, e := range r.entries {
-		c, sum := r.componentOf(r.classes.groupsOf(int(e))), &r.classes.sums[e]
+		c, sum := r.componentOf(r.classes.groupsOf(int(e))), &r.classes.totals[e]
 		c.demand += sum.demand
 		c.open += sum.open
 		c.squares += sum.squares
@@ -254,15 +254,15 @@ func (r *rankPlan) scale(limit uint64) {
 	}
 	for _, e := range r.entries {
 		if c := r.componentOf(r.classes.groupsOf(int(e))); c.uniform {
-			c.demand += r.classes.sums[e].nodes
-			c.squares += r.classes.sums[e].nodes
+			c.demand += r.classes.totals[e].nodes
+			c.squares += r.classes.totals[e].nodes
 		}
 	}
 	for i := range r.components {
 		r.components[i].scale(limit)
 	}
 	for _, e := range r.entries {
-		groups, sum := r.classes.groupsOf(int(e)), &r.classes.sums[e]
+		groups, sum := r.classes.groupsOf(int(e)), &r.classes.totals[e]
 		c := r.componentOf(groups)
 		for _, g := range groups {
 			if r.hasEndpoints(g) {
@@ -315,7 +315,7 @@ func (r *rankPlan) assignAll(portion uint64) {
 		r.loads[kind], r.addedLoads[kind] = zeroed(r.loads[kind], len(r.counts)), zeroed(r.addedLoads[kind], len(r.counts)*keys)
 		r.remaining[kind] = zeroed(r.remaining[kind], len(r.entries))
 		for i, e := range r.entries {
-			r.remaining[kind][i] = r.componentOf(r.classes.groupsOf(int(e))).amountOf(&r.classes.sums[e], kind)
+			r.remaining[kind][i] = r.componentOf(r.classes.groupsOf(int(e))).amountOf(&r.classes.totals[e], kind)
 		}
 	}
 	for g := range r.groups {

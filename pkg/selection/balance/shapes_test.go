@@ -107,7 +107,7 @@ func compareShares(t *testing.T, got, want balance.Share) {
 func TestOutcomes(t *testing.T) {
 	host, zone, region, anyNode := policy.Hostname, policy.Zone, policy.Region, policy.AnyNode
 	for name, c := range map[string]struct {
-		world      *scenario
+		scenario   *scenario
 		node       string
 		outcome    balance.Outcome
 		near, next int
@@ -136,7 +136,7 @@ func TestOutcomes(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := c.world.plan("").Share(c.node, c.world.nodes[c.node])
+			got := c.scenario.plan("").Share(c.node, c.scenario.nodes[c.node])
 			if got.Outcome != c.outcome || got.Near != c.near || got.Next != c.next {
 				t.Errorf("outcome %d at %d, next %d; want %d at %d, next %d\n%+v", got.Outcome, got.Near, got.Next, c.outcome, c.near, c.next,
 					got.KeyResults)

@@ -22,7 +22,7 @@ type Query struct {
 	// NodeDemand is the measured demand of nodes on this Service, by name. If it is empty, the simulator's demand applies.
 	NodeDemand map[string]float64
 	// Measured is the measured demand of this Service that proxies know, or nil. It is the nodes' demand unless NodeDemand
-	// or the simulator overrides it, and a bound is planned with it if Topology requests that.
+	// or the simulator overrides it, and a load bound is planned with it if Topology requests that.
 	Measured *model.Demand
 }
 
@@ -40,10 +40,11 @@ type Distribution struct {
 	Node, Zone, Region, OtherZones float64
 	// Refusers are the nodes that refuse connections. The zero value means none.
 	Refusers RefusingNodes
-	// Source is the source of the demand. PlannedWith is the source of the demand that a bound is planned with, or the
-	// zero value without a bound.
+	// Source is the source of the demand. PlannedWith is the source of the demand that a load bound is planned with,
+	// or the zero value without a load bound.
 	Source, PlannedWith Source
-	// IsServiceDemand is set if the demand is that on this Service: measured, or the ready endpoints of the named clients.
+	// IsServiceDemand is set if the demand is specific to this Service: measured, or the ready endpoints of the named
+	// clients.
 	IsServiceDemand bool
 	// Keys is the part that goes to the endpoints that each of the topology keys matches and no earlier key does.
 	Keys []float64
@@ -93,7 +94,7 @@ func (sim *Simulator) Distribute(q Query) Distribution {
 	if byNode != nil {
 		demand = func(node int32) float64 { return byNode[node] }
 		for i := range classes {
-			classes[i].demandingNodes, classes[i].demand = 0, 0
+			classes[i].nodesWithDemand, classes[i].demand = 0, 0
 		}
 		for _, node := range slices.Sorted(maps.Keys(byNode)) { // sums of fractions depend on their order
 			classes[partition.classOf[node]].add(byNode[node])
@@ -113,7 +114,7 @@ func (sim *Simulator) Distribute(q Query) Distribution {
 		routed.byHost = append(routed.byHost, acc.send(&sim.nodes[host], host, class, demand(host)))
 	}
 	for i := range classes {
-		if class := &classes[i]; class.demandingNodes > 0 { // else only rounding errors are left
+		if class := &classes[i]; class.nodesWithDemand > 0 { // else only rounding errors are left
 			routed.byClass[i] = acc.send(&model.Node{Labels: sim.nodes[class.node].Labels}, noLocation, class, class.demand)
 		}
 	}
@@ -179,7 +180,7 @@ func (q *Query) unboundedService() model.Service {
 	return model.Service{Topology: topology, InternalTrafficLocal: q.IsLocal}
 }
 
-// refusalReason returns the reason why a node that refuses has no endpoints. A bound makes no difference to that.
+// refusalReason returns the reason why a node that refuses has no endpoints. A load bound makes no difference to that.
 func (sim *Simulator) refusalReason(q Query, node *model.Node) selection.Reason {
 	service := q.unboundedService()
 	choice, _ := selection.Select(&service, false, q.Endpoints, selection.NodeView{Node: *node, Labels: sim.Labels}).ClusterIP()
@@ -212,10 +213,8 @@ func (sim *Simulator) demandByNode(q *Query, d *serviceDemand) (map[int32]float6
 	if d.isMeasured {
 		return sim.measuredByNode(d.measured, q.Measured), Measured
 	}
-	if clients := knownDemand(sim, q.Clients, func(clients uint32) float64 {
-		return float64(min(clients,
-			balance.MaxDemand))
-	}); clients != nil {
+	clients := knownDemand(sim, q.Clients, func(clients uint32) float64 { return float64(min(clients, balance.MaxDemand)) })
+	if clients != nil {
 		return clients, Clients
 	}
 	return nil, Labels
@@ -396,9 +395,9 @@ func (a *accumulator) addLocal(loc location, amount float64) {
 // amountsByLocation are amounts by the number of a location. The number 0 means that the location is unknown.
 type amountsByLocation map[int32]float64
 
-func (w amountsByLocation) amountFrom(location int32) float64 {
+func (a amountsByLocation) amountFrom(location int32) float64 {
 	if location == 0 {
 		return 0
 	}
-	return w[location]
+	return a[location]
 }

@@ -1,5 +1,5 @@
 // Package simulate computes where the connections of all nodes to one Service port go: which fraction stays near,
-// and which load each endpoint expects.
+// and the expected load of each endpoint.
 //
 // Package selection decides once for all nodes that must decide alike. The cost is the sum of the nodes' groups, the
 // endpoints and their hints, times the keys of the one Service. Only a plan by hostname compares the names of all nodes

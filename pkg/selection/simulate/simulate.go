@@ -140,22 +140,22 @@ type partition struct {
 
 // nodeClass is a set of nodes with the same values of all keys but the hostname, in one zone and one region.
 type nodeClass struct {
-	node           int32 // one of them
-	demandingNodes int   // number of those with any demand
-	demand         float64
-	zone, region   int32
+	node            int32 // one of them
+	nodesWithDemand int   // number of those with any demand
+	demand          float64
+	zone, region    int32
 }
 
 func (c *nodeClass) add(demand float64) {
 	if demand > 0 {
-		c.demandingNodes++
+		c.nodesWithDemand++
 		c.demand += demand
 	}
 }
 
 func (c *nodeClass) subtract(demand float64) {
 	if demand > 0 {
-		c.demandingNodes--
+		c.nodesWithDemand--
 		c.demand -= demand
 	}
 }

@@ -35,9 +35,9 @@ type Case struct {
 	// Want are the expected violations, in the order of rules.Result: denials, then warnings. A policy reports a rule
 	// once, even if an object violates it several times.
 	Want []Want `json:"want,omitempty"`
-	// Twin is the reason why CEL cannot express the case. The policies then admit it without a warning, and apply the
+	// NotInCEL is the reason why CEL cannot express the case. The policies then admit it without a warning, and apply the
 	// default of the Namespace. It is empty if they implement Want and Default.
-	Twin string `json:"twin,omitempty"`
+	NotInCEL string `json:"notInCEL,omitempty"`
 	// APIServer is the reason why a real API server never sends this request. It is empty if it does.
 	APIServer string `json:"apiserver,omitempty"`
 

@@ -46,25 +46,25 @@ func TestFollowVersion(t *testing.T) {
 		go func() { ended <- c.FollowVersion(ctx, config, logger) }()
 
 		for _, step := range []struct {
-			says string
-			wait time.Duration
-			want string
+			response string
+			wait     time.Duration
+			want     string
 		}{
-			{says: "", wait: 10 * time.Second, want: "<nil>"},
-			{says: `{"gitVersion": "v1.33.4-gke.1234567"}`, wait: 2 * time.Second, want: "1.33.4"},
-			{says: `{"gitVersion": "v1.36.3", "emulationMajor": "1", "emulationMinor": "33"}`, wait: 2 * time.Minute, want: "1.33"},
-			{says: `{"gitVersion": "v1.34.0+k3s1"}`, wait: 2 * time.Minute, want: "1.34.0"},
-			{says: `{"gitVersion": "invalid"}`, wait: 10 * time.Minute, want: "1.34.0"},
-			{says: `[]`, wait: 10 * time.Minute, want: "1.34.0"},
-			{says: `{"gitVersion": "v1.35.1"}`, wait: 2 * time.Minute, want: "1.35.1"},
+			{response: "", wait: 10 * time.Second, want: "<nil>"},
+			{response: `{"gitVersion": "v1.33.4-gke.1234567"}`, wait: 2 * time.Second, want: "1.33.4"},
+			{response: `{"gitVersion": "v1.36.3", "emulationMajor": "1", "emulationMinor": "33"}`, wait: 2 * time.Minute, want: "1.33"},
+			{response: `{"gitVersion": "v1.34.0+k3s1"}`, wait: 2 * time.Minute, want: "1.34.0"},
+			{response: `{"gitVersion": "invalid"}`, wait: 10 * time.Minute, want: "1.34.0"},
+			{response: `[]`, wait: 10 * time.Minute, want: "1.34.0"},
+			{response: `{"gitVersion": "v1.35.1"}`, wait: 2 * time.Minute, want: "1.35.1"},
 		} {
-			if step.says != "" {
-				server.set(step.says)
+			if step.response != "" {
+				server.set(step.response)
 			}
 			time.Sleep(step.wait)
 			synctest.Wait()
 			if got := c.Version().String(); got != step.want {
-				t.Errorf("after %q the version is %s, want %s", step.says, got, step.want)
+				t.Errorf("after %q the version is %s, want %s", step.response, got, step.want)
 			}
 		}
 		if requests := server.requests.Load(); requests < 20 || requests > 60 {

@@ -49,8 +49,8 @@ func (f *Files) readInlinePatches(name string, text []byte) {
 	}
 }
 
-// readCommon reads the annotations or labels that a kustomization sets on every object. They are checked as those of
-// Services; defaults for Namespaces as those of Namespaces.
+// readCommon reads the annotations or labels that a kustomization sets on every object. They are checked like the
+// ones of a Service. Defaults for Namespaces are checked like the ones of a Namespace.
 func (f *Files) readCommon(loc location, added commonMetadata) {
 	loc.objectField, loc.partField = "metadata."+added.metadataField, added.field
 	forServices, forNamespaces := map[string]string{}, map[string]string{}

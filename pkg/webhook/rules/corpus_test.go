@@ -124,7 +124,7 @@ func TestCasesAreConsistent(t *testing.T) {
 			if !known || rule.Kind != c.Kind() {
 				t.Errorf("%s: %s is a rule for %s", c.Name, want.Rule, rule.Kind)
 			}
-			isKept := c.Old != nil && c.Twin != "" && want.Action == rules.Warn // there was a violation before, and it has changed
+			isKept := c.Old != nil && c.NotInCEL != "" && want.Action == rules.Warn // there was a violation before, and it has changed
 			if c.Settings == nil && want.Action != rule.Default && !isKept {
 				t.Errorf("%s: without settings, the action of %s is %s", c.Name, want.Rule, rule.Default)
 			}

@@ -54,7 +54,7 @@ func (c defaultingContext) exemption() string {
 	case spec.ExternalTrafficPolicy == localPolicy && c.candidate.conflictsWithLocal():
 		return "topology keys may not be used with externalTrafficPolicy=Local"
 	case spec.ExternalTrafficPolicy == localPolicy && c.candidate.isBalanced(): // a load bound also concerns external clients
-		return "a bound may not be used with externalTrafficPolicy=Local"
+		return "a load bound may not be used with externalTrafficPolicy=Local"
 	case spec.SessionAffinity == clientIPAffinity && !c.settings.DefaultWithAffinity:
 		return "sessionAffinity=ClientIP would be kept within fewer endpoints"
 	}

@@ -77,7 +77,7 @@ var rules = []Rule{
 	},
 	{
 		ID: "SVC011", Kind: kindService, Default: Deny,
-		Summary:     "max-load is not a whole number from 100 to 1000 followed by %, so the proxy uses the default bound instead.",
+		Summary:     "max-load is not a whole number from 100 to 1000 followed by %, so the proxy uses the default load bound instead.",
 		find:        invalidMaxLoad,
 		standsAlone: true,
 	},
@@ -91,13 +91,13 @@ var rules = []Rule{
 	{
 		ID: "SVC013", Kind: kindService, Default: Deny,
 		Summary: "max-load and topology-mode=Auto are both set, or topology-aware-hints hides topology-mode=vicinity.dev/balanced, " +
-			"so the proxy ignores the bound.",
+			"so the proxy ignores the load bound.",
 		supersededBy: "SVC007",
 		find:         boundWithMode,
 	},
 	{
 		ID: "SVC014", Kind: kindService, Default: Deny,
-		Summary:      "A bound contradicts externalTrafficPolicy: Local, so the proxy ignores it.",
+		Summary:      "A load bound contradicts externalTrafficPolicy: Local, so the proxy ignores it.",
 		supersededBy: "SVC006",
 		find:         boundWithLocalPolicy,
 	},
@@ -189,12 +189,12 @@ var rules = []Rule{
 	},
 	{
 		ID: "SVC035", Kind: kindService, Default: Warn,
-		Summary: "Topology keys, or a bound, are set on a Service of another proxy, which does not read them.",
+		Summary: "Topology keys, or a load bound, are set on a Service of another proxy, which does not read them.",
 		find:    settingsOfAnotherProxy,
 	},
 	{
 		ID: "SVC036", Kind: kindService, Default: Warn,
-		Summary: "Clients or a demand source are set without a bound, so they have no effect unless the proxy has --default-max-load.",
+		Summary: "Clients or a demand source are set without a load bound, so they have no effect unless the proxy has --default-max-load.",
 		find:    demandWithoutBound,
 	},
 	{
@@ -209,7 +209,7 @@ var rules = []Rule{
 	},
 	{
 		ID: "SVC041", Kind: kindService, Default: Warn,
-		Summary: "A bound does not count clients with session affinity, which stay with their endpoints.",
+		Summary: "A load bound does not count clients with session affinity, which stay with their endpoints.",
 		find:    boundWithAffinity,
 	},
 	{

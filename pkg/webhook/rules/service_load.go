@@ -169,6 +169,6 @@ func boundWithAffinity(s *subject) []Violation {
 	if !s.isBounded() || s.Spec.SessionAffinity != clientIPAffinity {
 		return nil
 	}
-	const detail = "the bound does not count clients with session affinity, which stay with their endpoints; expect more than max-load"
+	const detail = "the load bound does not count clients with session affinity, which stay with their endpoints: a load may exceed max-load"
 	return oneViolation(errorOf(field.ErrorTypeInvalid, field.NewPath("spec", "sessionAffinity"), clientIPAffinity, detail), clientIPAffinity)
 }

@@ -29,13 +29,13 @@ var environment = []string{
 	"PATH=" + node.ProgramPath,
 }
 
-// childExit is a process that ended.
+// childExit is a process that exited.
 type childExit struct {
 	pid    int
 	status unix.WaitStatus
 }
 
-// supervise starts the programs one after the other and waits until one of them ends, which ends the node.
+// supervise starts the programs one after the other and waits until one of them exits, which ends the node.
 func supervise(programs []node.Program) error {
 	running := map[int]string{}
 	var exits chan childExit
@@ -61,7 +61,7 @@ func supervise(programs []node.Program) error {
 	return errors.New("there are no processes left")
 }
 
-// fatalExit returns an error if the end of the process ends the node. The error contains the process's last log
+// fatalExit returns an error if the exit of the process ends the node. The error contains the process's last log
 // lines, because the logs are removed with the lab.
 func fatalExit(running map[int]string, child childExit) error {
 	name, isProgram := running[child.pid]
@@ -72,7 +72,7 @@ func fatalExit(running map[int]string, child childExit) error {
 	if child.status.Signaled() {
 		status = fmt.Sprintf("signal: %s", child.status.Signal())
 	}
-	return fmt.Errorf("%s ended: %s; its log ends with:\n%s", name, status, lastLines(filepath.Join(logs, name+".log")))
+	return fmt.Errorf("%s exited: %s; its log ends with:\n%s", name, status, lastLines(filepath.Join(logs, name+".log")))
 }
 
 // lastLines returns the last 2 KiB of a log, without surrounding white space.
@@ -84,7 +84,7 @@ func lastLines(path string) []byte {
 	return bytes.TrimSpace(text[max(0, len(text)-2048):])
 }
 
-// reapChildren reaps all child processes that end, the node's programs and orphans, and sends them to the channel.
+// reapChildren reaps all child processes that exit, the node's programs and orphans, and sends them to the channel.
 func reapChildren(exits chan<- childExit) {
 	defer close(exits)
 	for {

@@ -22,8 +22,8 @@ func TestTheEndOfAProgramIsTheEndOfTheNode(t *testing.T) {
 		want  string
 	}{
 		"a container's process": {child: childExit{pid: 8}},
-		"an exit":               {child: childExit{pid: 7, status: unix.WaitStatus(3 << 8)}, want: "kubelet ended: exit status 3" + end},
-		"a signal":              {child: childExit{pid: 7, status: unix.WaitStatus(unix.SIGKILL)}, want: "kubelet ended: signal: killed" + end},
+		"an exit":               {child: childExit{pid: 7, status: unix.WaitStatus(3 << 8)}, want: "kubelet exited: exit status 3" + end},
+		"a signal":              {child: childExit{pid: 7, status: unix.WaitStatus(unix.SIGKILL)}, want: "kubelet exited: signal: killed" + end},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := ""

@@ -12,9 +12,8 @@ import (
 func TestAffinityScopeIsReported(t *testing.T) {
 	const (
 		oneEndpoint  = "A client keeps its endpoint for 3h after its newest connection, whichever frontend it dials."
-		twoEndpoints = "A client keeps its endpoint for 3h after its newest connection: one where a Local policy keeps it on this node, " +
-			"and one " +
-			"everywhere else."
+		twoEndpoints = "A client keeps two endpoints for 3h after its newest connection: one for frontends that a Local policy restricts " +
+			"to this node, and one for all others."
 	)
 	setExternalLocal := func(service *model.Service) { service.ExternalTrafficLocal = true }
 	setInternalLocal := func(service *model.Service) { service.InternalTrafficLocal = true }

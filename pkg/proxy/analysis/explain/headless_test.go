@@ -11,7 +11,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/explain"
 )
 
-// TestDNSResponseIsExplained: for a headless Service, as seen from node-a in zone a.
+// TestDNSResponseIsExplained covers a headless Service, as seen from node-a in zone a.
 func TestDNSResponseIsExplained(t *testing.T) {
 	const zone = "example.com/zone"
 	db := func(keys ...policy.Key) *model.Service {

@@ -63,12 +63,12 @@ func affinityLines(port PortReport) []string {
 	if port.AffinitySeconds == 0 {
 		return nil
 	}
-	const sentence = "A client keeps its endpoint for %s after its newest connection%s."
-	scope := ", whichever frontend it dials"
+	timeout := duration(port.AffinitySeconds)
 	if usesChoice(port, choiceCluster) && usesChoice(port, choiceLocal) {
-		scope = ": one where a Local policy keeps it on this node, and one everywhere else"
+		return []string{fmt.Sprintf("A client keeps two endpoints for %s after its newest connection: one for frontends that a Local policy "+
+			"restricts to this node, and one for all others.", timeout)}
 	}
-	return []string{fmt.Sprintf(sentence, duration(port.AffinitySeconds), scope)}
+	return []string{fmt.Sprintf("A client keeps its endpoint for %s after its newest connection, whichever frontend it dials.", timeout)}
 }
 
 // usesChoice reports whether connections are spread over the endpoints of a choice.

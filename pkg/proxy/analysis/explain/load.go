@@ -33,7 +33,7 @@ func loadOf(cluster *model.Cluster, planner *selection.Planner, decision selecti
 	return &load
 }
 
-// overloadWithoutBound describes how many endpoints would be overloaded without the bound, and by how much.
+// overloadWithoutBound describes how many endpoints would be overloaded without the load bound, and by how much.
 func overloadWithoutBound(decision selection.Decision, loads []balance.Load) string {
 	overloaded, maxIndex, maxBounded := 0, 0, uint64(0)
 	for i, load := range loads {
@@ -46,14 +46,15 @@ func overloadWithoutBound(decision selection.Decision, loads []balance.Load) str
 		maxBounded = max(maxBounded, load.Bounded)
 	}
 	busiest, unbounded := EndpointName(decision.Endpoints[maxIndex].Addr), times(loads[maxIndex].Unbounded)
-	suffix := fmt.Sprintf("; with it no endpoint expects more than %s times.", times(maxBounded))
+	suffix := fmt.Sprintf("; with the bound, the highest expected load is %s times.", times(maxBounded))
 	switch overloaded {
 	case 0:
-		return fmt.Sprintf("No endpoint needs the bound: without it the busiest, %s, would expect %s times the mean load.", busiest, unbounded)
+		return fmt.Sprintf("No endpoint needs the load bound: without it, the expected load of the busiest, %s, would be %s times the mean.",
+			busiest, unbounded)
 	case 1:
-		return fmt.Sprintf("Without the bound %s would expect %s times the mean load", busiest, unbounded) + suffix
+		return fmt.Sprintf("Without the load bound, the expected load of %s would be %s times the mean", busiest, unbounded) + suffix
 	}
-	return fmt.Sprintf("Without the bound %d endpoints would expect more than it allows, %s the most: %s times the mean load",
+	return fmt.Sprintf("Without the load bound, %d endpoints would exceed it. The busiest is %s: its expected load would be %s times the mean",
 		overloaded, busiest, unbounded) + suffix
 }
 

@@ -170,7 +170,7 @@ func TestEscapedOutputIsDecodedUnchanged(t *testing.T) {
 	}
 }
 
-// TestAStreamIsOneList: also if an item must be written in quotes.
+// TestAStreamIsOneList also covers an item that must be written in quotes.
 func TestAStreamIsOneList(t *testing.T) {
 	plain, quoted := emptyPort(), emptyPort()
 	quoted.Message = "a\u202eb" + hostile.Text

@@ -117,7 +117,7 @@ type Traffic struct {
 	// PortReport.Address.
 	Choice string `json:"choice"`
 	// Source is the source address that the endpoint sees: kept, the client's own; masqueraded, one of this node; or
-	// keptForPods, the former for pods and the latter for this node. It is empty if nothing arrives, and for the
+	// keptForPods, kept for pods and masqueraded for this node. It is empty if nothing arrives, and for the
 	// ClusterIP unless all its connections are masqueraded: there it depends not on the Service, but on which clients
 	// the proxy recognizes as pods.
 	Source string `json:"source,omitempty"`

@@ -178,8 +178,8 @@ func TestABoundedLoadIsSplit(t *testing.T) {
 	}
 }
 
-// TestALoadBoundReportsWhatItPrevents: which endpoints would be overloaded without it, by how much, and with which
-// demand.
+// TestALoadBoundReportsWhatItPrevents checks that explain reports which endpoints would be overloaded without the load
+// bound, by how much, and with which demand.
 func TestALoadBoundReportsWhatItPrevents(t *testing.T) {
 	assumed := "Demand is assumed. Each Node counts as one client, unless its labels say otherwise."
 	for name, test := range map[string]struct {
@@ -195,21 +195,22 @@ func TestALoadBoundReportsWhatItPrevents(t *testing.T) {
 			load: map[string]explain.EndpointLoad{
 				"10.244.1.0:8080": {1.5, 2}, "10.244.2.0:8080": {0.833, 0.667}, "10.244.2.1:8080": {0.833, 0.667}, "10.244.2.2:8080": {0.833, 0.667},
 			},
-			message: "Without the bound 10.244.1.0:8080 would expect 2.00 times the mean load; with it no endpoint expects more than 1.50 times.",
+			message: "Without the load bound, the expected load of 10.244.1.0:8080 would be 2.00 times the mean; with the bound, the highest " +
+				"expected load is 1.50 times.",
 		},
 		"no endpoint would be overloaded": {
 			keys: []policy.Key{"example.com/zone", policy.AnyNode}, nearby: 3, demand: assumed,
-			message: "No endpoint needs the bound: without it the busiest, 10.244.1.0:8080, would expect 1.00 times the mean load.",
+			message: "No endpoint needs the load bound: without it, the expected load of the busiest, 10.244.1.0:8080, would be 1.00 times the mean.",
 		},
 		"all clients are on this node": {
 			keys: []policy.Key{"example.com/zone", policy.AnyNode}, nearby: 2, clients: []string{"default/api", "default/none"},
-			message: "Without the bound 2 endpoints would expect more than it allows, 10.244.1.0:8080 the most: 2.50 times the mean load; with it " +
-				"no endpoint expects more than 1.50 times.",
+			message: "Without the load bound, 2 endpoints would exceed it. The busiest is 10.244.1.0:8080: its expected load would be 2.50 times " +
+				"the mean; with the bound, the highest expected load is 1.50 times.",
 			demand: "Demand is assumed. The clients are the 2 ready endpoints of default/api and default/none.", warnings: 1,
 		},
 		"no client is ready": {
 			keys: []policy.Key{"example.com/zone", policy.AnyNode}, nearby: 3, clients: []string{"default/none"},
-			message: "No endpoint needs the bound: without it the busiest, 10.244.1.0:8080, would expect 1.00 times the mean load.",
+			message: "No endpoint needs the load bound: without it, the expected load of the busiest, 10.244.1.0:8080, would be 1.00 times the mean.",
 			demand:  "Demand is assumed. No endpoint of default/none is ready on a Node, so each Node counts as one client.", warnings: 1,
 		},
 		"no usable endpoint": {

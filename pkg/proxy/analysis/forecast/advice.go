@@ -20,7 +20,8 @@ const (
 	minLoadGain = 0.25
 )
 
-// keepsBound reports whether no endpoint expects more than a load bound, in percent, in the precision of printed loads.
+// keepsBound reports whether the expected load of the busiest endpoint is within a load bound, in percent. It compares
+// in the precision of printed loads.
 func (p *Projection) keepsBound(bound uint64) bool { return p.Busiest.Load < float64(bound)/100+0.005 }
 
 // advise recommends a setting, if one would improve anything and keeps the first bound that is compared. A setting that
@@ -47,7 +48,7 @@ func (f *forecaster) advise(s *Service, object *corev1.Service, parsed *model.Se
 		}
 		return &Advice{
 			Setting: field.Setting,
-			Sentence: fmt.Sprintf("%s keeps %s in the zone instead of %s, and no endpoint expects more than %s times the mean.",
+			Sentence: fmt.Sprintf("%s keeps %s in the zone instead of %s, and the expected load of the busiest endpoint is %s times the mean.",
 				field.Setting, percent(field.Zone), percent(now.Zone), times(field.Busiest.Load)),
 			Patch: settingsPatch(object, Setting{Name: field.Setting}.apply(object)),
 		}
@@ -61,11 +62,12 @@ func (f *forecaster) advise(s *Service, object *corev1.Service, parsed *model.Se
 		if setting.isMeasured {
 			bound += ", planned with measured demand,"
 		}
-		sentence := fmt.Sprintf("%s expects %s times the mean; with a bound of %s %s", now.Busiest.Endpoint, times(now.Busiest.Load), bound,
-			joinClauses("no endpoint expects more than "+times(bounded.Busiest.Load)+" times", staysInZone(bounded, now)))
+		sentence := fmt.Sprintf("The expected load of %s is %s times the mean; with a load bound of %s %s", now.Busiest.Endpoint,
+			times(now.Busiest.Load), bound,
+			joinClauses("the highest expected load is "+times(bounded.Busiest.Load)+" times", staysInZone(bounded, now)))
 		if isNearer(bounded) {
-			sentence = fmt.Sprintf("A bound of %s keeps %s in the zone instead of %s, and no endpoint expects more than %s times the mean",
-				bound, percent(bounded.Zone), percent(now.Zone), times(bounded.Busiest.Load))
+			sentence = fmt.Sprintf("A load bound of %s keeps %s in the zone instead of %s, and the expected load of the busiest endpoint is "+
+				"%s times the mean", bound, percent(bounded.Zone), percent(now.Zone), times(bounded.Busiest.Load))
 			if field.Note == "" && !field.keepsBound(setting.bound) {
 				sentence += fmt.Sprintf("; %s would send %s times the mean to %s", field.Setting, times(field.Busiest.Load), field.Busiest.Endpoint)
 			}
@@ -104,8 +106,9 @@ func (f *forecaster) adviseMeasured(s *Service, object *corev1.Service, parsed *
 	changed.Annotations = withMeasuredDemand(object)
 	return &Advice{
 		Setting: policy.Measured,
-		Sentence: fmt.Sprintf("With its bound planned with measured demand, %s.", joinClauses(
-			describeChange("the busiest endpoint expects %s times the mean", times(asMeasured.Busiest.Load), times(now.Busiest.Load)),
+		Sentence: fmt.Sprintf("With its load bound planned with measured demand, %s.", joinClauses(
+			describeChange("the expected load of the busiest endpoint is %s times the mean", times(asMeasured.Busiest.Load),
+				times(now.Busiest.Load)),
 			staysInZone(asMeasured, now))),
 		Patch: settingsPatch(object, &changed),
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestAdviceOmitsUnchangedValues: values are compared as printed.
+// TestAdviceOmitsUnchangedValues: values are compared in the precision in which they are printed.
 func TestAdviceOmitsUnchangedValues(t *testing.T) {
 	projection := func(zone float64) *Projection { return &Projection{Shares: Shares{Zone: zone}} }
 	if got := staysInZone(projection(0.671), projection(0.668)); got != "" {

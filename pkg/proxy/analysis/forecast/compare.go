@@ -9,7 +9,7 @@ import (
 
 // Compare returns forecasts of a cluster as it is, and after changes, with the same reference: both have the same
 // clients (those that a Service names after the changes, or else before them), and all loads are multiples of the mean
-// before. So an endpoint that replaces two expects 2 times the mean.
+// before. So the load of an endpoint that replaces two is 2 times the mean.
 func Compare(before, after Cluster, options Options) (beforeReport, afterReport Report, rejected []model.Finding) {
 	options.OnlyNow = true
 	clients := clientsIn(before, after)

@@ -101,9 +101,9 @@ func TestAZonesWeightIsSharedByItsNodes(t *testing.T) {
 	}
 }
 
-// TestMeasuredServiceHasItsDemand: a Service with measured demand of its own has that, and others have the demand on
-// all Services. A bound that is planned without the measurement does not hold for this demand; the report also has one
-// that would hold.
+// TestMeasuredServiceHasItsDemand: a Service with measured demand of its own has that demand, and others have the
+// demand on all Services. A load bound that is planned without the measurement does not hold for this demand; the
+// report also has one that would hold.
 func TestMeasuredServiceHasItsDemand(t *testing.T) {
 	const text = `[{"metric":{"node":"a1","namespace":"shop","service":"web"},"value":[1,"3"]},` +
 		`{"metric":{"instance":"b1","namespace":"shop","service":"web"},"value":[1,"1"]},` +
@@ -144,7 +144,7 @@ func TestMeasuredServiceHasItsDemand(t *testing.T) {
 	}
 	for setting, want := range map[string]float64{Now: 3, "120%": 1.8, "120% measured": 1.2} {
 		if got := web.projection(setting).Busiest.Load; math.Abs(got-want) > 0.01 {
-			t.Errorf("%s: the busiest endpoint expects %v times the mean, want %v", setting, got, want)
+			t.Errorf("%s: the expected load of the busiest endpoint is %v times the mean, want %v", setting, got, want)
 		}
 	}
 	// Without a measurement there is nothing to compare.
@@ -153,8 +153,8 @@ func TestMeasuredServiceHasItsDemand(t *testing.T) {
 	}
 }
 
-// TestAServiceHasTheDemandOfItsServiceDemand: the demand of nodes is that of the ServiceDemand, by zone; a Service with
-// the setting "measured" is planned with it, and a bound is compared with both plans.
+// TestAServiceHasTheDemandOfItsServiceDemand: nodes have the demand of the ServiceDemand, by zone. A Service with the
+// setting "measured" is planned with it, and a load bound is compared with both plans.
 func TestAServiceHasTheDemandOfItsServiceDemand(t *testing.T) {
 	setZoneKeysAndBound := func(service *corev1.Service) {
 		service.Annotations[policy.TopologyKeysAnnotation] = string(policy.Zone) + ", " + string(policy.AnyNode)
@@ -191,7 +191,7 @@ func TestAServiceHasTheDemandOfItsServiceDemand(t *testing.T) {
 		}
 		for setting, want := range test.want {
 			if got := report.Services[0].projection(setting).Busiest.Load; math.Abs(got-want) > 0.01 {
-				t.Errorf("%s, %s: the busiest endpoint expects %v times the mean, want %v", name, setting, got, want)
+				t.Errorf("%s, %s: the expected load of the busiest endpoint is %v times the mean, want %v", name, setting, got, want)
 			}
 		}
 		_, wantMeasured := test.want["120% measured"]

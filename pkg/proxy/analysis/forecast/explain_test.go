@@ -88,8 +88,9 @@ func averageOverNodes(t *testing.T, objects convert.Objects, service model.Objec
 	return sums
 }
 
-// TestAForecastIsTheAverageOfExplain: they are equal, apart from rounding. With a bound only the shares of keys are
-// compared, because slots are rounded. Another test covers the expected loads that explain prints (selection/simulate).
+// TestAForecastIsTheAverageOfExplain: forecast and the average of explain are equal, apart from rounding. With a load
+// bound only the shares of keys are compared, because slots are rounded. Another test covers the expected loads that
+// explain prints (selection/simulate).
 func TestAForecastIsTheAverageOfExplain(t *testing.T) {
 	compared := map[string]int{}
 	for seed := range uint64(3000) {

@@ -26,7 +26,7 @@ func (r *Report) Violations(limits Limits) []string {
 			add("%s of its connections are refused, and --max-refused is %s", percent(now.Refused), percent(*upper))
 		}
 		if upper := limits.MaxLoad; upper != nil && now.Busiest.Load > *upper {
-			add("%s expects %s times the mean, and --max-load is %g", now.Busiest.Endpoint, times(now.Busiest.Load), *upper)
+			add("the expected load of %s is %s times the mean, and --max-load is %g", now.Busiest.Endpoint, times(now.Busiest.Load), *upper)
 		}
 		if lower := limits.MinInZone; lower != nil && now.Zone < explain.Rounded(*lower*(1-now.UnknownZones)) {
 			add("%s of its connections stay in the zone%s, and --min-in-zone is %g", percent(now.Zone), unknownZonesText(now.UnknownZones), *lower)
@@ -43,7 +43,7 @@ func unknownZonesText(share float64) string {
 	return fmt.Sprintf(" (the zones of %s are unknown)", percent(share))
 }
 
-// ParseLoad parses a limit of the load in times the mean: a number, or a percentage.
+// ParseLoad parses a limit of the load as a multiple of the mean: a number, or a percentage.
 func ParseLoad(text string) (float64, error) {
 	load, err := parseNumber(text)
 	switch {

@@ -78,8 +78,8 @@ func (g clusterGenerator) moveToNamespaces(objects convert.Objects) convert.Obje
 	return objects
 }
 
-// TestASelectionIsTheSumOfItsServices: its shares and bytes are sums, with a measurement and without. The forecast of
-// each Service is the same as in a forecast of all.
+// TestASelectionIsTheSumOfItsServices: the selection's shares and bytes are sums, with a measurement and without. The
+// forecast of each Service is the same as in a forecast of all.
 func TestASelectionIsTheSumOfItsServices(t *testing.T) {
 	byDemand, priced, withoutBytes := 0, 0, 0
 	for seed := range uint64(300) {
@@ -184,7 +184,7 @@ func TestTotalsAreWeightedByDemand(t *testing.T) {
 	}
 }
 
-// TestMissingPartsOfAMeasurementAreReported: with their number or share.
+// TestMissingPartsOfAMeasurementAreReported checks that the report has their number or share.
 func TestMissingPartsOfAMeasurementAreReported(t *testing.T) {
 	cluster := NewCluster(newGenerator(1).cluster(), convert.View{})
 	cluster.nodes = cluster.nodes[:0]

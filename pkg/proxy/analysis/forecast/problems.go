@@ -66,8 +66,8 @@ var demandTexts = map[string]string{
 	string(simulate.Given):    "the demand in the file of --demand",
 }
 
-// boundProblems returns why an endpoint expects more than the Service's bound; empty if none does. It returns none in a
-// comparison, where loads are not multiples of the mean that a bound applies to.
+// boundProblems returns why the expected load of an endpoint exceeds the Service's load bound; empty if none does. It
+// returns none in a comparison, where loads are not multiples of the mean that a load bound applies to.
 func (f *forecaster) boundProblems(s *Service, parsed *model.Service) []Problem {
 	now, bound := &s.Projections[0], parsed.Topology.MaxLoad
 	if now.PlannedWith == "" || now.keepsBound(bound) || f.clientsOf != nil {
@@ -82,7 +82,8 @@ func (f *forecaster) boundProblems(s *Service, parsed *model.Service) []Problem 
 	default:
 		reason = "the remaining endpoints cannot keep it"
 	}
-	return []Problem{{Code: boundMissed, Sentence: fmt.Sprintf("%s expects %s times the mean, more than its bound of %s allows: %s.",
+	return []Problem{{Code: boundMissed, Sentence: fmt.Sprintf(
+		"The expected load of %s is %s times the mean, more than the load bound of %s allows: %s.",
 		now.Busiest.Endpoint, times(now.Busiest.Load), policy.FormatMaxLoad(bound), reason)}}
 }
 
@@ -110,7 +111,7 @@ func (r *refusedShare) cause(service *model.Service, groups []endpointGroup) Pro
 	switch reason.Code {
 	case selection.NoEndpoints, selection.NoUsableEndpoints: // on all nodes
 	default:
-		where = fmt.Sprintf(" on %d of %s (%s). On %s", r.refusers.Count, sanitize.Count(r.refusers.WithDemand, "Node"),
+		where = fmt.Sprintf(": those from %d of %s (%s). On %s", r.refusers.Count, sanitize.Count(r.refusers.WithDemand, "Node"),
 			listFirst(r.refusers.First, r.refusers.Count), r.refusers.First[0])
 	}
 	share := "All"

@@ -29,7 +29,7 @@ const (
 	None = "none" // no preference
 )
 
-// measuredSuffix follows the name of a bound that is planned with measured demand.
+// measuredSuffix follows the name of a load bound that is planned with measured demand.
 const measuredSuffix = " " + policy.Measured
 
 // settingsOf returns the settings to compare, in the order of the output. If isMeasured is set, each bound is followed
@@ -47,7 +47,7 @@ func settingsOf(bounds []uint64, isMeasured bool) []Setting {
 
 // demandNote explains settings that are planned with measured demand. Proxies do not know the content of a file.
 func (s Setting) demandNote(byFile bool) string {
-	note := fmt.Sprintf("%q is a bound that is planned with measured demand, as with %s: %s. %q is planned with assumed demand, as "+
+	note := fmt.Sprintf("%q is a load bound that is planned with measured demand, as with %s: %s. %q is planned with assumed demand, as "+
 		"without that annotation.", s.Name, policy.DemandSourceAnnotation, policy.Measured, policy.FormatMaxLoad(s.bound))
 	if byFile {
 		note += " Proxies do not read the file of --demand: they need ServiceDemands with that demand, by zone, which come from the " +

@@ -21,7 +21,7 @@ import (
 // larger error.
 func isAbout(a, b float64) bool { return math.Abs(a-b) < 1e-7 }
 
-// TestAllSharesMakeOne: of a Service, of all Services together, and in a matrix.
+// TestAllSharesMakeOne covers the shares of a Service, of all Services together, and in a matrix.
 func TestAllSharesMakeOne(t *testing.T) {
 	unknown, refused, keys := 0, 0, 0
 	for seed := range uint64(600) {
@@ -156,8 +156,8 @@ func TestAdviceMatchesItsForecast(t *testing.T) {
 	}
 }
 
-// TestBeforeAndAfterHaveOneReference: in multiples of the mean before, the loads of a Service grow like its connections
-// that are not refused.
+// TestBeforeAndAfterHaveOneReference: loads are multiples of the mean before the changes, so the loads of a Service
+// grow like its connections that are not refused.
 func TestBeforeAndAfterHaveOneReference(t *testing.T) {
 	compared, byClients := 0, 0
 	for seed := range uint64(1500) {

@@ -178,9 +178,8 @@ func (s *Service) suggestionRank() int {
 }
 
 func (p *printer) services(report *Report, limit int) {
-	p.printf("\nEach Service: the share that stays in the zone, and the load of the busiest endpoint, times the mean. Those with the " +
-		"largest " +
-		"refused share come first, then those with suggestions, then those with the largest share that leaves the zone now.\n\n")
+	p.printf("\nEach Service: the share that stays in the zone, and the load of the busiest endpoint as a multiple of the mean. Those " +
+		"with the largest refused share come first, then those with suggestions, then those with the largest share that leaves the zone now.\n\n")
 	services := sortServices(report.Services)
 	p.table(func(line func(...string)) {
 		head := []string{"SERVICE", "ENDPOINTS"}
@@ -321,9 +320,9 @@ type comparison struct {
 func differences(before, after *Report) (list []comparison) {
 	for i := range after.Services {
 		service := &after.Services[i]
-		was, is := &before.Services[i].Projections[0], &service.Projections[0]
-		if was.Shares != is.Shares || was.Busiest.Load != is.Busiest.Load || !slices.Equal(was.Loads, is.Loads) {
-			list = append(list, comparison{service, was, is})
+		old, current := &before.Services[i].Projections[0], &service.Projections[0]
+		if old.Shares != current.Shares || old.Busiest.Load != current.Busiest.Load || !slices.Equal(old.Loads, current.Loads) {
+			list = append(list, comparison{service, old, current})
 		}
 	}
 	slices.SortStableFunc(list, func(a, b comparison) int {

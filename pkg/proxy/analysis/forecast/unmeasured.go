@@ -20,9 +20,9 @@ func (f *forecaster) unmeasuredNote() string {
 	case len(f.unmeasured) == 0:
 		return ""
 	}
-	bounds := "The bound of " + explain.ListOrCount(f.unmeasured) + " is"
+	bounds := "The load bound of " + explain.ListOrCount(f.unmeasured) + " is"
 	if len(f.unmeasured) > 1 {
-		bounds = "The bounds of " + explain.ListOrCount(f.unmeasured) + " are"
+		bounds = "The load bounds of " + explain.ListOrCount(f.unmeasured) + " are"
 	}
 	remedy := ""
 	if f.assumedReason == v1alpha1.NoUsableDemand && len(f.demands) == 0 {
@@ -32,7 +32,7 @@ func (f *forecaster) unmeasuredNote() string {
 				"manifests measures and publishes them."
 		}
 	}
-	return fmt.Sprintf("%s%s %s planned with assumed demand in spite of %s: %s. To plan with numbers of your own: without what-ifs, "+
-		"'forecast --demand FILE' compares a bound with one that is planned with FILE.",
+	return fmt.Sprintf("%s%s %s planned with assumed demand in spite of %s: %s. To plan with numbers of your own: without "+
+		"hypothetical changes, 'forecast --demand FILE' compares a load bound with one that is planned with FILE.",
 		f.assumedReason, remedy, bounds, policy.DemandSourceAnnotation, policy.Measured)
 }

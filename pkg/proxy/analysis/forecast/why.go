@@ -60,7 +60,7 @@ type Suggestion struct {
 }
 
 // ExplainEndpoint explains why a node does not use an endpoint, or which share it has, for all ports and families. The
-// target is an endpoint's address, with or without a port, the name of a pod, or that of a node. An error includes a
+// target is an endpoint's address, with or without a port, or the name of a pod or node. An error includes a
 // suggestion. Rejected Nodes and EndpointSlices are missing in the explanations.
 func (c Cluster) ExplainEndpoint(node string, query explain.Query, target string, now time.Time) ([]EndpointExplanation,
 	[]model.Finding, error) {

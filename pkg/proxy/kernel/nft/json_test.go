@@ -20,9 +20,9 @@ const noJSONForMaps = "warning: stmt ops map have no json callback"
 // update a map, once for each, and that all other statements are objects.
 func listedJSON(t *testing.T, namespace *netns.Namespace) []map[string]map[string]any {
 	t.Helper()
-	var printed, complaints strings.Builder
+	var printed, errOut strings.Builder
 	command := namespace.Command("nft", "-j", "list", "ruleset")
-	command.Stdout, command.Stderr = &printed, &complaints
+	command.Stdout, command.Stderr = &printed, &errOut
 	var err error
 	namespace.Do(func() { err = command.Run() })
 	var listing struct {
@@ -32,9 +32,9 @@ func listedJSON(t *testing.T, namespace *netns.Namespace) []map[string]map[strin
 		err = json.Unmarshal([]byte(printed.String()), &listing)
 	}
 	if err != nil {
-		t.Fatalf("nft -j list ruleset: %v: %s", err, complaints.String())
+		t.Fatalf("nft -j list ruleset: %v: %s", err, errOut.String())
 	}
-	if got, want := complaints.String(), strings.Repeat(noJSONForMaps+"\n", countMapUpdates(t, listing.NFTables)); got != want {
+	if got, want := errOut.String(), strings.Repeat(noJSONForMaps+"\n", countMapUpdates(t, listing.NFTables)); got != want {
 		t.Errorf("nft -j complains\n%s\nwant\n%s", got, want)
 	}
 	return listing.NFTables

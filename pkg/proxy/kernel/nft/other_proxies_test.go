@@ -178,9 +178,9 @@ func TestOtherProxiesAreDistinguishedFromOtherPrograms(t *testing.T) {
 func TestWhichProgramComesFirst(t *testing.T) {
 	const kubeProxyTable, vicinityTable = "kube-proxy", "vicinity"
 	for name, test := range map[string]struct {
-		made  []string // owners of the tables, in order of creation; the second time only the chain is recreated
-		first string   // the program that translates
-		known bool
+		owners []string // owners of the tables, in order of creation; the second time only the chain is recreated
+		first  string   // the program that translates
+		known  bool
 	}{
 		"Vicinity's table is newer":                          {[]string{kubeProxyTable, vicinityTable}, vicinityTable, false},
 		"kube-proxy's table is newer":                        {[]string{vicinityTable, kubeProxyTable}, kubeProxyTable, true},
@@ -190,7 +190,7 @@ func TestWhichProgramComesFirst(t *testing.T) {
 			n := newNetwork(t, model.IPv4)
 			listen(t, n.server, n.serverAddr)
 			c := dial(t, n.router, Options{})
-			for _, table := range test.made {
+			for _, table := range test.owners {
 				n.router.Load(strings.ReplaceAll(`
 add table ip TABLE
 add chain ip TABLE nat-prerouting

@@ -66,7 +66,7 @@ func TestTexts(t *testing.T) {
 			onlyEvent(t, web, model.Finding{Code: "ClientsIgnored", Field: policy.ClientsAnnotation, Reason: policy.NeedsBound}),
 			Event{
 				Regarding: web, Warning: true, Reason: "ClientsIgnored", Action: "Ignore",
-				Note: "An annotation is ignored: vicinity.dev/clients: has no effect without a bound; add vicinity.dev/max-load",
+				Note: "An annotation is ignored: vicinity.dev/clients: has no effect without a load bound; add vicinity.dev/max-load",
 			},
 		},
 		"a frontend that another Service owns": {

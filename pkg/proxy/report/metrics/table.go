@@ -31,7 +31,7 @@ const (
 	resultLabel    = "result"         // dns.Outcome or localhost.Outcome; DumpComplete, DumpTruncated; XDSSent, XDSNACKed
 	stageLabel     = "stage"          // stageDetected or stageRepaired
 	stateLabel     = "state"          // FlowUnreplied, FlowClosed; StateReachable, StateUnreachable, StateWithoutBaseline
-	localityLabel  = "locality"       // a serviceindex.Locality: where an endpoint is, seen from this node
+	localityLabel  = "locality"       // a serviceindex.Proximity
 	tierLabel      = "tier"           // the first topology key that an endpoint matches, "*", hint, none or other
 	directionLabel = "direction"      // DirectionSent or DirectionReceived, by the client
 	codeLabel      = "code"           // an HTTP status; "<error>" if there was no response

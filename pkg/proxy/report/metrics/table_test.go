@@ -69,8 +69,8 @@ func TestEveryMetricIsDocumentedAndEveryDocumentedOneExists(t *testing.T) {
 	}
 }
 
-// The README has the rows in their order, with their types and labels. It also has the descriptions of metrics; that of
-// a new row is its help at first.
+// The README has the rows in their order, with their types and labels. It also describes each metric; the description
+// of a new row is its help until it is changed.
 func TestTheREADMEHasTheRowsOfTheTable(t *testing.T) {
 	given, err := os.ReadFile("README.md")
 	if err != nil {

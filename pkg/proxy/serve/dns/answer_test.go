@@ -30,10 +30,10 @@ func TestAnswerRecords(t *testing.T) {
 	dual := fixture{keys: zoned.keys, endpoints: []string{"10.0.0.1 a name=web-0", "fd00::1 a name=web-0", "10.0.0.2 b name=web-0"}}
 	none := fixture{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a unready", "10.0.0.2 a terminating"}}
 	for _, test := range []struct {
-		title string
-		world fixture
-		query string
-		want  string
+		title   string
+		fixture fixture
+		query   string
+		want    string
 	}{
 		{"ready endpoints of the local zone", zoned, "A " + webName, "NOERROR; A 10.0.0.1, A 10.0.0.5"},
 		{"each family is decided independently", zoned, "AAAA " + webName, "NOERROR; AAAA fd00::1"},
@@ -72,7 +72,7 @@ func TestAnswerRecords(t *testing.T) {
 		t.Run(test.title, func(t *testing.T) {
 			query := newQuery(t, test.query)
 			for _, transport := range []Transport{UDP, TCP} {
-				got, _, result := exchange(t, query, transport, test.world.lookup())
+				got, _, result := exchange(t, query, transport, test.fixture.lookup())
 				if text := answerText(got); text != test.want {
 					t.Errorf("got  %s\nwant %s", text, test.want)
 				}

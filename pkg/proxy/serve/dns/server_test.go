@@ -184,7 +184,7 @@ func isReset(err error) bool {
 	return errors.Is(err, syscall.ECONNRESET)
 }
 
-// TestSlowSenderDoesNotBlockOthers: its query arrives byte by byte.
+// TestSlowSenderDoesNotBlockOthers: the sender's query arrives byte by byte.
 func TestSlowSenderDoesNotBlockOthers(t *testing.T) {
 	s := newTestServer(t)
 	s.table.OnSynced(selection.SyncState{})

@@ -28,7 +28,7 @@ func TestRequestDuringSyncGetsACompleteResponseOrNone(t *testing.T) {
 		{checks{name("shop/api"): check(30000, 2), name("shop/web"): check(30001, 1)}, scopeOf("127.0.0.1", "127.0.0.2")},
 		{checks{name("shop/web"): check(30000, 3)}, noAddress},
 	}
-	possible := []string{textOf("shop/web", 1, true), textOf("shop/web", 0, true), textOf("shop/api", 2, true)}
+	possible := []string{bodyOf("shop/web", 1, true), bodyOf("shop/web", 0, true), bodyOf("shop/api", 2, true)}
 
 	var stopped atomic.Bool
 	var answered, closed atomic.Int64

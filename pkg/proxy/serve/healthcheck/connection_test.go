@@ -31,7 +31,7 @@ func TestConnectionSurvivesUnrelatedChanges(t *testing.T) {
 		if err != nil {
 			t.Fatalf("after step %d: %v", i, err)
 		}
-		if got.Body != textOf("shop/web", i+1, true) || got.Closing {
+		if got.Body != bodyOf("shop/web", i+1, true) || got.Closing {
 			t.Errorf("after step %d: got %+v, want %d endpoints and an open connection", i, got, i+1)
 		}
 	}

@@ -42,11 +42,11 @@ func TestHandlerServesHealthChecks(t *testing.T) {
 	port := reserve.OnLoopback(t).Port()
 	t.Cleanup(func() { <-ended })
 	for _, step := range []struct {
-		says   string
-		accept any
-		is     bool // applied
-		synced selection.SyncState
-		want   int // status; zero if no server listens
+		desc      string
+		derived   any
+		isApplied bool // applied
+		synced    selection.SyncState
+		want      int // status; zero if no server listens
 	}{
 		{"a Service with an endpoint here", selection.HealthCheck{Port: port, Endpoints: counts{model.IPv4: 1}}, true, synced("127.0.0.1"), 200},
 		{"an unchanged health check", nil, false, synced("127.0.0.1"), 200},
@@ -55,8 +55,8 @@ func TestHandlerServesHealthChecks(t *testing.T) {
 		{"no endpoint here", selection.HealthCheck{Port: port, Endpoints: counts{model.IPv4: 0}}, true, synced("127.0.0.1"), 503},
 		{"the Service is gone", nil, true, synced("127.0.0.1"), 0},
 	} {
-		if step.is {
-			handler.OnApplied(name("shop/web"), step.accept)
+		if step.isApplied {
+			handler.OnApplied(name("shop/web"), step.derived)
 		}
 		handler.OnSynced(step.synced)
 		got := -1
@@ -64,7 +64,7 @@ func TestHandlerServesHealthChecks(t *testing.T) {
 			got = statusOf(fmt.Sprintf("http://127.0.0.1:%d/", port))
 		}
 		if got != step.want {
-			t.Fatalf("%s: status %d, want %d", step.says, got, step.want)
+			t.Fatalf("%s: status %d, want %d", step.desc, got, step.want)
 		}
 	}
 }
@@ -73,11 +73,11 @@ func TestUnchangedDecisionUpdatesNoServer(t *testing.T) {
 	handler := NewHandler()
 	type derived = map[string]any
 	for _, step := range []struct {
-		says   string
-		accept derived
-		synced selection.SyncState
-		isNew  bool
-		want   checks
+		desc    string
+		derived derived
+		synced  selection.SyncState
+		isNew   bool
+		want    checks
 	}{
 		{"the first sync, without Services", nil, synced("172.16.0.1"), true, checks{}},
 		{"a Service without a check", derived{"a": nil}, synced("172.16.0.1"), false, checks{}},
@@ -88,7 +88,7 @@ func TestUnchangedDecisionUpdatesNoServer(t *testing.T) {
 		{"another address", nil, synced("172.16.0.2"), true, checks{name("b"): check(2, 0)}},
 		{"the check is removed", derived{"b": nil}, synced("172.16.0.2"), true, checks{}},
 	} {
-		for service, digest := range step.accept {
+		for service, digest := range step.derived {
 			handler.OnApplied(name(service), digest)
 		}
 		handler.OnSynced(step.synced)
@@ -99,7 +99,7 @@ func TestUnchangedDecisionUpdatesNoServer(t *testing.T) {
 		default:
 		}
 		if diff := cmp.Diff(step.want, handler.checks); diff != "" || isNew != step.isNew {
-			t.Errorf("%s: notified: %v, checks (-want +got):\n%s", step.says, isNew, diff)
+			t.Errorf("%s: notified: %v, checks (-want +got):\n%s", step.desc, isNew, diff)
 		}
 	}
 }

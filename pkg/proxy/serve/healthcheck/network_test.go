@@ -202,7 +202,7 @@ func (n *node) expectServing(address, service string, endpoints int) {
 		n.t.Errorf("request to %s: %v", address, err)
 		return
 	}
-	if diff := cmp.Diff(textOf(service, endpoints, true), got.Body); diff != "" {
+	if diff := cmp.Diff(bodyOf(service, endpoints, true), got.Body); diff != "" {
 		n.t.Errorf("response of %s (-want +got):\n%s", address, diff)
 	}
 }

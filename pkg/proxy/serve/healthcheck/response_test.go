@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// textOf returns the expected body, byte for byte: tabs, this order, no newline at the end.
-func textOf(service string, endpoints int, isHealthy bool) string {
+// bodyOf returns the expected body, byte for byte: tabs, this order, no newline at the end.
+func bodyOf(service string, endpoints int, isHealthy bool) string {
 	namespace, name, _ := strings.Cut(service, "/")
 	return fmt.Sprintf("{\n\t\"service\": {\n\t\t\"namespace\": \"%s\",\n\t\t\"name\": \"%s\"\n\t},\n\t\"localEndpoints\": %d,\n"+
 		"\t\"serviceProxyHealthy\": %t\n}", namespace, name, endpoints, isHealthy)
@@ -22,7 +22,7 @@ func TestTheResponse(t *testing.T) {
 	n := newNode(t)
 	for title, test := range map[string]struct {
 		endpoints int
-		sick      bool
+		unhealthy bool
 		status    int
 		weight    string
 	}{
@@ -30,12 +30,12 @@ func TestTheResponse(t *testing.T) {
 		"200 with several, and their number as weight": {endpoints: 12, status: http.StatusOK, weight: "12"},
 		"503 without an endpoint":                      {endpoints: 0, status: http.StatusServiceUnavailable, weight: "0"},
 		"503 with the weight while the proxy is unhealthy": {
-			endpoints: 3, sick: true, status: http.StatusServiceUnavailable, weight: "3",
+			endpoints: 3, unhealthy: true, status: http.StatusServiceUnavailable, weight: "3",
 		},
-		"503 without an endpoint, while unhealthy": {endpoints: 0, sick: true, status: http.StatusServiceUnavailable, weight: "0"},
+		"503 without an endpoint, while unhealthy": {endpoints: 0, unhealthy: true, status: http.StatusServiceUnavailable, weight: "0"},
 	} {
 		t.Run(title, func(t *testing.T) {
-			n.isUnhealthy.Store(test.sick)
+			n.isUnhealthy.Store(test.unhealthy)
 			n.sync(checks{name("shop/web"): check(30000, test.endpoints)}, scopeOf("127.0.0.1"))
 			got, err := n.requestOnce(t.Context(), "127.0.0.1:30000")
 			if err != nil {
@@ -50,7 +50,7 @@ func TestTheResponse(t *testing.T) {
 					"Content-Length":                   {fmt.Sprint(len(got.Body))},
 					"Date":                             got.Header["Date"],
 				},
-				Body: textOf("shop/web", test.endpoints, !test.sick),
+				Body: bodyOf("shop/web", test.endpoints, !test.unhealthy),
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("response (-want +got):\n%s", diff)
@@ -69,7 +69,7 @@ func TestTheResponseIsTheSameForEveryPathAndMethod(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				want := textOf("shop/web", 1, true)
+				want := bodyOf("shop/web", 1, true)
 				if method == "HEAD" {
 					want = "" // such a response has no body in HTTP
 				}
@@ -87,7 +87,7 @@ func TestRequestBodyIsIgnored(t *testing.T) {
 	c := n.mustDial("127.0.0.1:30000")
 	for range 2 {
 		got, err := c.request("POST", "/", strings.Repeat("x", 10000))
-		if err != nil || got.Body != textOf("shop/web", 1, true) {
+		if err != nil || got.Body != bodyOf("shop/web", 1, true) {
 			t.Errorf("got %+v, %v, want the normal response", got, err)
 		}
 	}

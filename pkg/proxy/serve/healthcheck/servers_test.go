@@ -67,70 +67,70 @@ func TestServersAreUpdated(t *testing.T) {
 	for title, test := range map[string]struct {
 		before, after     checks
 		onBefore, onAfter selection.Scope
-		says              map[string]string // Service and endpoints, by address
-		silent            []string
+		bodies            map[string]string // Service and endpoints, by address
+		refusing          []string
 	}{
 		"the number of endpoints": {
 			before: checks{name("shop/web"): check(30000, 0)}, after: checks{name("shop/web"): check(30000, 7)},
 			onBefore: scopeOf("127.0.0.1"), onAfter: scopeOf("127.0.0.1"),
-			says: map[string]string{"127.0.0.1:30000": "shop/web 7"},
+			bodies: map[string]string{"127.0.0.1:30000": "shop/web 7"},
 		},
 		"an added Service": {
 			after:    checks{name("shop/web"): check(30000, 1)},
 			onBefore: scopeOf("127.0.0.1"), onAfter: scopeOf("127.0.0.1"),
-			says: map[string]string{"127.0.0.1:30000": "shop/web 1"},
+			bodies: map[string]string{"127.0.0.1:30000": "shop/web 1"},
 		},
 		"a deleted Service": {
 			before:   checks{name("shop/web"): check(30000, 1), name("shop/api"): check(30001, 2)},
 			after:    checks{name("shop/api"): check(30001, 2)},
 			onBefore: scopeOf("127.0.0.1"), onAfter: scopeOf("127.0.0.1"),
-			says: map[string]string{"127.0.0.1:30001": "shop/api 2"}, silent: []string{"127.0.0.1:30000"},
+			bodies: map[string]string{"127.0.0.1:30001": "shop/api 2"}, refusing: []string{"127.0.0.1:30000"},
 		},
 		"another port": {
 			before: checks{name("shop/web"): check(30000, 1)}, after: checks{name("shop/web"): check(30001, 1)},
 			onBefore: scopeOf("127.0.0.1"), onAfter: scopeOf("127.0.0.1"),
-			says: map[string]string{"127.0.0.1:30001": "shop/web 1"}, silent: []string{"127.0.0.1:30000"},
+			bodies: map[string]string{"127.0.0.1:30001": "shop/web 1"}, refusing: []string{"127.0.0.1:30000"},
 		},
 		"two Services that swap their ports": {
 			before:   checks{name("shop/web"): check(30000, 1), name("shop/api"): check(30001, 2)},
 			after:    checks{name("shop/web"): check(30001, 1), name("shop/api"): check(30000, 2)},
 			onBefore: scopeOf("127.0.0.1"), onAfter: scopeOf("127.0.0.1"),
-			says: map[string]string{"127.0.0.1:30000": "shop/api 2", "127.0.0.1:30001": "shop/web 1"},
+			bodies: map[string]string{"127.0.0.1:30000": "shop/api 2", "127.0.0.1:30001": "shop/web 1"},
 		},
 		"an added and a removed address": {
 			before: checks{name("shop/web"): check(30000, 1)}, after: checks{name("shop/web"): check(30000, 1)},
 			onBefore: scopeOf("127.0.0.1", "127.0.0.2"), onAfter: scopeOf("127.0.0.2", "127.0.0.3"),
-			says:   map[string]string{"127.0.0.2:30000": "shop/web 1", "127.0.0.3:30000": "shop/web 1"},
-			silent: []string{"127.0.0.1:30000"},
+			bodies:   map[string]string{"127.0.0.2:30000": "shop/web 1", "127.0.0.3:30000": "shop/web 1"},
+			refusing: []string{"127.0.0.1:30000"},
 		},
 		"from all addresses to one": {
 			before: checks{name("shop/web"): check(30000, 1)}, after: checks{name("shop/web"): check(30000, 1)},
 			onBefore: allAddresses, onAfter: scopeOf("127.0.0.1"),
-			says: map[string]string{"127.0.0.1:30000": "shop/web 1"}, silent: []string{"127.0.0.2:30000"},
+			bodies: map[string]string{"127.0.0.1:30000": "shop/web 1"}, refusing: []string{"127.0.0.2:30000"},
 		},
 		"from one address to all": {
 			before: checks{name("shop/web"): check(30000, 1)}, after: checks{name("shop/web"): check(30000, 1)},
 			onBefore: scopeOf("127.0.0.1"), onAfter: allAddresses,
-			says: map[string]string{"127.0.0.1:30000": "shop/web 1", "127.0.0.2:30000": "shop/web 1"},
+			bodies: map[string]string{"127.0.0.1:30000": "shop/web 1", "127.0.0.2:30000": "shop/web 1"},
 		},
 		"the families": {
 			before:   checks{name("shop/web"): check(30000, 1)},
 			after:    checks{name("shop/web"): {Port: 30000, Endpoints: counts{model.IPv6: 3}}},
 			onBefore: allAddresses, onAfter: allAddresses,
-			says: map[string]string{"[::1]:30000": "shop/web 3"}, silent: []string{"127.0.0.1:30000"},
+			bodies: map[string]string{"[::1]:30000": "shop/web 3"}, refusing: []string{"127.0.0.1:30000"},
 		},
 		"another Service that takes over the port": {
 			before:   checks{name("a/web"): check(30000, 1)},
 			after:    checks{name("b/web"): check(30000, 2)},
 			onBefore: scopeOf("127.0.0.1"), onAfter: scopeOf("127.0.0.1"),
-			says: map[string]string{"127.0.0.1:30000": "b/web 2"},
+			bodies: map[string]string{"127.0.0.1:30000": "b/web 2"},
 		},
 	} {
 		t.Run(title, func(t *testing.T) {
 			n := newNode(t)
 			n.sync(test.before, test.onBefore)
 			n.sync(test.after, test.onAfter)
-			for address, want := range test.says {
+			for address, want := range test.bodies {
 				var service string
 				var endpoints int
 				if _, err := fmt.Sscan(want, &service, &endpoints); err != nil {
@@ -138,7 +138,7 @@ func TestServersAreUpdated(t *testing.T) {
 				}
 				n.expectServing(address, service, endpoints)
 			}
-			for _, address := range test.silent {
+			for _, address := range test.refusing {
 				n.expectClosed(address)
 			}
 		})

@@ -173,6 +173,9 @@ type service struct {
 	nodeName  string // node of its endpoints; node-b if empty
 }
 
+// delete deletes a Service and passes that to the server.
+func (n *node) delete(name string) { n.apply(service{name: name}) }
+
 // apply passes the decisions about Services to the server. It deletes Services without a node port.
 func (n *node) apply(services ...service) {
 	n.t.Helper()
@@ -232,9 +235,9 @@ func (n *node) waitForFamilyListeners(f family, ports int) {
 func (n *node) tryDial(address string) (connection *net.TCPConn, err error) {
 	n.t.Helper()
 	n.namespace.Do(func() {
-		var dialled net.Conn
-		if dialled, err = (&net.Dialer{Timeout: waitTimeout}).Dial("tcp", address); err == nil {
-			connection = dialled.(*net.TCPConn)
+		var opened net.Conn
+		if opened, err = (&net.Dialer{Timeout: waitTimeout}).Dial("tcp", address); err == nil {
+			connection = opened.(*net.TCPConn)
 		}
 	})
 	if err == nil {

@@ -34,7 +34,7 @@ func TestANodePortIsServedInBothFamilies(t *testing.T) {
 	n.expectReply(web4, "four")
 	n.expectReply(web6, "six")
 	n.expectRefused("127.0.0.2:30080")
-	n.apply(service{name: "web"})
+	n.delete("web")
 	n.waitForListeners(0, 0)
 	n.expectRefused(web4)
 	n.expectRefused(web6)
@@ -136,12 +136,12 @@ func TestPickerAffinity(t *testing.T) {
 		after time.Duration
 		want  netip.AddrPort
 	}{
-		"stay within the timeout":      {target{endpoints: []netip.AddrPort{a, b, b}, affinity: time.Minute}, time.Second, a},
-		"stay with a standby endpoint": {target{endpoints: onB, standby: []netip.AddrPort{a}, affinity: time.Minute}, 0, a},
-		"leave a removed endpoint":     {target{endpoints: onB, affinity: time.Minute}, 0, b},
-		"are forgotten after the timeout": {target{endpoints: onB, standby: []netip.AddrPort{a},
+		"a client stays within the timeout":                       {target{endpoints: []netip.AddrPort{a, b, b}, affinity: time.Minute}, time.Second, a},
+		"a client stays with an endpoint that only keeps clients": {target{endpoints: onB, stickyOnly: []netip.AddrPort{a}, affinity: time.Minute}, 0, a},
+		"a client leaves a removed endpoint":                      {target{endpoints: onB, affinity: time.Minute}, 0, b},
+		"affinity expires after the timeout": {target{endpoints: onB, stickyOnly: []netip.AddrPort{a},
 			affinity: time.Minute}, time.Minute, b},
-		"are forgotten when affinity is turned off": {target{endpoints: onB, standby: []netip.AddrPort{a}}, 0, b},
+		"affinity ends when it is turned off": {target{endpoints: onB, stickyOnly: []netip.AddrPort{a}}, 0, b},
 	} {
 		t.Run(title, func(t *testing.T) {
 			var p picker
@@ -157,18 +157,18 @@ func TestPickerAffinity(t *testing.T) {
 	}
 }
 
-func TestEitherSideMayEndFirst(t *testing.T) { inBothFamilies(t, eitherSideEnds) }
+func TestHalfClose(t *testing.T) { inBothFamilies(t, halfClose) }
 
-func eitherSideEnds(t *testing.T, f family) {
+func halfClose(t *testing.T, f family) {
 	t.Helper()
 	n := newNode(t, 100)
 	var lastData atomic.Pointer[string]
 	n.apply(
-		service{name: "asked", nodePort: 30080, endpoints: []netip.AddrPort{n.backend(f.loopback, func(c *net.TCPConn) {
+		service{name: "client-closes-first", nodePort: 30080, endpoints: []netip.AddrPort{n.backend(f.loopback, func(c *net.TCPConn) {
 			text, _ := io.ReadAll(c) // the client has closed its side, and still gets the response
 			_, _ = fmt.Fprintf(c, "%d bytes", len(text))
 		})}},
-		service{name: "ending", nodePort: 30081, endpoints: []netip.AddrPort{n.backend(f.loopback, func(c *net.TCPConn) {
+		service{name: "backend-closes-first", nodePort: 30081, endpoints: []netip.AddrPort{n.backend(f.loopback, func(c *net.TCPConn) {
 			_, _ = io.WriteString(c, "that is all")
 			_ = c.CloseWrite()
 			text, _ := io.ReadAll(c)
@@ -359,11 +359,13 @@ func establishedConnections(t *testing.T, f family) {
 	t.Helper()
 	var open atomic.Int64
 	for title, end := range map[string]func(*node, []netip.AddrPort){
-		"when it is deleted":    func(n *node, _ []netip.AddrPort) { n.apply(service{name: "web"}) },
-		"when its port changes": func(n *node, on []netip.AddrPort) { n.apply(service{name: "web", nodePort: 30090, endpoints: on}) },
-		"when the server ends":  func(n *node, _ []netip.AddrPort) { n.stop() },
-		"when another Service has its port": func(n *node, on []netip.AddrPort) {
-			n.apply(service{name: "web"}, service{name: "api", nodePort: 30080, endpoints: on})
+		"when it is deleted": func(n *node, _ []netip.AddrPort) { n.delete("web") },
+		"when its port changes": func(n *node, endpoints []netip.AddrPort) {
+			n.apply(service{name: "web", nodePort: 30090, endpoints: endpoints})
+		},
+		"when the server ends": func(n *node, _ []netip.AddrPort) { n.stop() },
+		"when another Service has its port": func(n *node, endpoints []netip.AddrPort) {
+			n.apply(service{name: "web"}, service{name: "api", nodePort: 30080, endpoints: endpoints})
 		},
 	} {
 		t.Run(title, func(t *testing.T) {
@@ -373,7 +375,7 @@ func establishedConnections(t *testing.T, f family) {
 			n.waitForFamilyListeners(f, 1)
 			client := n.dial(f.web())
 			n.expectEcho(client)
-			on := web.endpoints
+			endpoints := web.endpoints
 			web.endpoints = []netip.AddrPort{n.backend(f.loopback, nameBackend("new"))} // established connections stay where they are
 			n.apply(web)
 			wait.Until(n.t, "a response of the new endpoint", func() bool { got, _ := n.request(f.web()); return got == "new" })
@@ -382,7 +384,7 @@ func establishedConnections(t *testing.T, f family) {
 			n.apply(web)
 			n.waitForFamilyListeners(f, 0)
 			n.expectEcho(client)
-			end(n, on)
+			end(n, endpoints)
 			n.expectClosed(client)
 			wait.Until(n.t, "no connection at the backend", func() bool { return open.Load() == 0 })
 		})
@@ -462,9 +464,9 @@ func TestNeighboursDoNotReachLoopback(t *testing.T) {
 	for port, wantReached := range map[string]bool{"30080": false, "30081": true} {
 		var err error
 		neighbour.Do(func() {
-			var dialled net.Conn
-			if dialled, err = (&net.Dialer{Timeout: waitTimeout}).Dial("tcp", "192.0.2.1:"+port); err == nil {
-				_ = dialled.Close()
+			var opened net.Conn
+			if opened, err = (&net.Dialer{Timeout: waitTimeout}).Dial("tcp", "192.0.2.1:"+port); err == nil {
+				_ = opened.Close()
 			}
 		})
 		if reached := err == nil; reached != wantReached {

@@ -25,14 +25,14 @@ type nodePort struct {
 type target struct {
 	// endpoints are listed once per slot, as in the tables. If there are none, connections are refused.
 	endpoints []netip.AddrPort
-	// standby are endpoints that keep clients with session affinity and get no new ones.
-	standby []netip.AddrPort
+	// stickyOnly are endpoints that keep clients with session affinity and get no new ones.
+	stickyOnly []netip.AddrPort
 	// affinity is the session affinity timeout; zero if there is no session affinity.
 	affinity time.Duration
 }
 
 func (t target) equal(other target) bool {
-	return t.affinity == other.affinity && slices.Equal(t.endpoints, other.endpoints) && slices.Equal(t.standby, other.standby)
+	return t.affinity == other.affinity && slices.Equal(t.endpoints, other.endpoints) && slices.Equal(t.stickyOnly, other.stickyOnly)
 }
 
 // targetsOf returns a Service's node ports and their targets, in the families that have an address. Although the
@@ -49,9 +49,9 @@ func targetsOf(decisions []selection.Decision, addrs map[model.Family]netip.Addr
 			continue
 		}
 		port := ruleset.NewPort(decision)
-		dest := target{endpoints: port.Cluster, standby: port.StickyOnly, affinity: port.Affinity}
+		dest := target{endpoints: port.Cluster, stickyOnly: port.StickyOnly, affinity: port.Affinity}
 		if decision.Service.ExternalTrafficLocal {
-			dest.endpoints, dest.standby = port.Local, nil
+			dest.endpoints, dest.stickyOnly = port.Local, nil
 		}
 		if targets == nil {
 			targets = map[nodePort]target{}
@@ -89,7 +89,7 @@ func (p *picker) pick(now time.Time) (netip.AddrPort, bool) {
 		return netip.AddrPort{}, false
 	}
 	hasAffinity := t.affinity > 0 && p.last.IsValid() && now.Sub(p.lastAt) < t.affinity &&
-		(slices.Contains(t.endpoints, p.last) || slices.Contains(t.standby, p.last))
+		(slices.Contains(t.endpoints, p.last) || slices.Contains(t.stickyOnly, p.last))
 	if !hasAffinity {
 		p.last = t.endpoints[rand.IntN(len(t.endpoints))]
 	}

@@ -191,7 +191,8 @@ func TestHandlerHasNoOtherPathOrMethod(t *testing.T) {
 	}
 }
 
-// TestAPageReportsHowManyObjectsAreInvalid: it does not name them, because the health address is accessible to anyone.
+// TestAPageReportsHowManyObjectsAreInvalid: the page does not name the objects, because the health address is
+// accessible to anyone.
 func TestAPageReportsHowManyObjectsAreInvalid(t *testing.T) {
 	status := syncedStatus()
 	status.SetInvalidObjects(1000)

@@ -135,7 +135,7 @@ func TestNodeEligibility(t *testing.T) {
 	for _, step := range []struct {
 		report   func()
 		eligible bool
-		why      string
+		reason   string
 	}{
 		{func() {}, false, nodeUnknown},
 		{func() { status.SetNodeEligibility(true, "") }, true, ""},
@@ -144,8 +144,8 @@ func TestNodeEligibility(t *testing.T) {
 	} {
 		step.report()
 		health := status.Health(start)
-		if health.NodeEligible != step.eligible || health.IneligibleReason != step.why || !health.Healthy {
-			t.Errorf("got %+v, want a healthy proxy, eligible %v, reason %q", health, step.eligible, step.why)
+		if health.NodeEligible != step.eligible || health.IneligibleReason != step.reason || !health.Healthy {
+			t.Errorf("got %+v, want a healthy proxy, eligible %v, reason %q", health, step.eligible, step.reason)
 		}
 	}
 }

@@ -25,7 +25,7 @@ func TestSummary(t *testing.T) {
 		})
 	}
 	for _, step := range []struct {
-		what string
+		desc string
 		do   func()
 		want int
 	}{
@@ -39,7 +39,7 @@ func TestSummary(t *testing.T) {
 	} {
 		step.do()
 		if got := inSyncSince(20); got != step.want {
-			t.Errorf("%s: in sync since second %d, want %d", step.what, got, step.want)
+			t.Errorf("%s: in sync since second %d, want %d", step.desc, got, step.want)
 		}
 	}
 	status.SetInvalidObjects(4)

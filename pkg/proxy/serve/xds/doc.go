@@ -29,7 +29,7 @@
 //	gRPC and Envoy's types for endpoints alone        +5.0       +4.4
 //	gRPC and Envoy's types for all three              +9.7       +8.4
 //	the same with go-control-plane's server and cache +10.0      +7.6
-//	a program of its own with the latter              +18.7      +14.7 while it runs, and it needs a protocol to feed it
+//	a program of its own with that server             +18.7      +14.7 while it runs, and it needs a protocol to feed it
 //
 // The generated code cannot be loaded later: it is package initialization, and Go links no library at run time without
 // C. Lite or opaque forms (vtprotobuf, the opaque API) are methods on the same registered types. So users without xDS

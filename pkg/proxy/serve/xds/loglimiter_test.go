@@ -21,7 +21,7 @@ func TestOneClientDoesNotSuppressOthersInTheLog(t *testing.T) {
 		return lines
 	}
 	for _, step := range []struct {
-		why             string
+		desc            string
 		after           time.Duration
 		client          netip.Addr
 		names           int
@@ -37,7 +37,7 @@ func TestOneClientDoesNotSuppressOthersInTheLog(t *testing.T) {
 	} {
 		now = now.Add(step.after)
 		if lines := count(step.client, step.names, step.prefix); lines < step.atLeast || lines > step.atMost {
-			t.Errorf("%s: %d lines, want %d to %d", step.why, lines, step.atLeast, step.atMost)
+			t.Errorf("%s: %d lines, want %d to %d", step.desc, lines, step.atLeast, step.atMost)
 		}
 	}
 }

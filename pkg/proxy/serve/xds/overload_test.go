@@ -14,8 +14,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// TestOverloadDoesNotBlockOthers: one address keeps opening connections, sends data that is not HTTP, opens streams, and
-// keeps subscribing to other names. A client at another address still gets all changes, and afterwards no usage is
+// TestOverloadDoesNotBlockOthers: one address keeps opening connections, sends data that is not HTTP, opens streams,
+// and keeps subscribing to other names. A client at another address still gets all changes, and afterwards no usage is
 // left.
 func TestOverloadDoesNotBlockOthers(t *testing.T) {
 	address := reserve.OnLoopback(t).String()
@@ -92,7 +92,7 @@ func TestOverloadDoesNotBlockOthers(t *testing.T) {
 	wait.Equal(t, "streams and names", "1 1", s.usageText)
 }
 
-// TestConnectionsAreCounted: each counts for its address until it is closed.
+// TestConnectionsAreCounted: each connection counts for its address until it is closed.
 func TestConnectionsAreCounted(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must.Succeed(t, err)

@@ -285,7 +285,7 @@ func TestASocketIsRecreated(t *testing.T) {
 	}
 }
 
-// TestUnresponsiveClientCostsOneMessage: it delays neither changes nor other clients.
+// TestUnresponsiveClientCostsOneMessage: such a client delays neither changes nor other clients.
 func TestUnresponsiveClientCostsOneMessage(t *testing.T) { atEachAddress(t, testUnresponsive) }
 
 func testUnresponsive(t *testing.T, address string) {
@@ -358,7 +358,7 @@ func FuzzParseRequest(f *testing.F) {
 	})
 }
 
-// TestARejectionIsLoggedOnce: on one line, with the client's node ID.
+// TestARejectionIsLoggedOnce checks that the log has one line, with the client's node ID.
 func TestARejectionIsLoggedOnce(t *testing.T) {
 	s := startServer(t, socketOf(t), allowAll)
 	conn := s.socket(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// TestAddressesOfProxiesAreReported: they come from all slices, and are reported at most once a second.
+// TestAddressesOfProxiesAreReported: the addresses come from all slices, and are reported at most once a second.
 func TestAddressesOfProxiesAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slice := func(name, addr string) discoveryv1.EndpointSlice {

@@ -259,7 +259,7 @@ func TestNodesAreMergedFromProxiesAndLabelledNodes(t *testing.T) {
 			t.Errorf("order %v: %s", order, got)
 		}
 		steps := []struct {
-			what string
+			desc string
 			do   func()
 			want string
 		}{
@@ -279,7 +279,7 @@ func TestNodesAreMergedFromProxiesAndLabelledNodes(t *testing.T) {
 		for _, step := range steps {
 			step.do()
 			if got := w.delivered(); got != step.want {
-				t.Errorf("order %v, %s: delivered %q, want %q", order, step.what, got, step.want)
+				t.Errorf("order %v, %s: delivered %q, want %q", order, step.desc, got, step.want)
 			}
 		}
 	}

@@ -103,7 +103,7 @@ var (
 )
 
 // readName reads a name of an endpoint, or of its node or zone; empty if it is not set or invalid. The API server
-// checks the name of a node only while the endpoints change, and that of a zone never.
+// checks the name of a node only while the endpoints change, and never checks the name of a zone.
 func readName(entryPath func() *field.Path, child string, name *string, rule nameRule, skipped *skippedParts) string {
 	switch {
 	case name == nil || *name == "":

@@ -8,7 +8,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Each case inserts an endpoint with these addresses before that of webSlice, which must remain.
+// Each case inserts an endpoint with these addresses before the endpoint of webSlice, which must remain.
 func TestInvalidEndpointIsSkipped(t *testing.T) {
 	for name, test := range map[string]struct {
 		addresses []string

@@ -19,7 +19,7 @@ func TestAFolderProvidesMeasuredDemand(t *testing.T) {
 	const none = "# nothing\n"
 	active, unavailable := model.DemandActive, model.DemandUnavailable
 	for _, step := range []struct {
-		does, text string
+		desc, text string
 		state      *model.DemandState
 		changed    int
 		web        uint32 // the demand of zone-a; 0 if no update is expected
@@ -41,14 +41,14 @@ func TestAFolderProvidesMeasuredDemand(t *testing.T) {
 		}
 		change := update.Change
 		if (change.DemandState == nil) != (step.state == nil) || step.state != nil && *change.DemandState != *step.state {
-			t.Errorf("%s: the state is %v", step.does, change.DemandState)
+			t.Errorf("%s: the state is %v", step.desc, change.DemandState)
 		}
 		web := change.Demands[model.ObjectName{Namespace: "default", Name: "web"}]
 		if len(change.Demands) != step.changed || step.web != 0 && (web == nil || web.Zones["zone-a"] != step.web) {
-			t.Errorf("%s: demands are %v", step.does, change.Demands)
+			t.Errorf("%s: demands are %v", step.desc, change.Demands)
 		}
 		if len(update.NewProblems) != step.problems {
-			t.Errorf("%s: problems are %v", step.does, update.NewProblems)
+			t.Errorf("%s: problems are %v", step.desc, update.NewProblems)
 		}
 	}
 }

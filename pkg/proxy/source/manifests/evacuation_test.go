@@ -17,9 +17,9 @@ func TestEvacuateLabel(t *testing.T) {
 	}
 	const without = "apiVersion: v1\nkind: Node\nmetadata: {name: n1, labels: {other: x}}\n"
 	for _, step := range []struct {
-		does, text        string
-		told, isEvacuated bool
-		problems          int
+		desc, text              string
+		isReported, isEvacuated bool
+		problems                int
 	}{
 		{"a label", node("true"), true, true, 0},
 		{"a label with an end", node("20991122T1800Z"), true, true, 0},
@@ -38,8 +38,8 @@ func TestEvacuateLabel(t *testing.T) {
 			t.Fatal(err)
 		}
 		evacuation, changed := update.Change.Demotions[model.DemotionKey{Node: "n1"}]
-		if changed != step.told || (evacuation != nil) != step.isEvacuated || len(update.NewProblems) != step.problems {
-			t.Errorf("after %s: demotion changed: %t, %v; %d problems: %v", step.does, changed, evacuation, len(update.NewProblems),
+		if changed != step.isReported || (evacuation != nil) != step.isEvacuated || len(update.NewProblems) != step.problems {
+			t.Errorf("after %s: demotion changed: %t, %v; %d problems: %v", step.desc, changed, evacuation, len(update.NewProblems),
 				update.NewProblems)
 		}
 	}

@@ -51,7 +51,7 @@ func TestFolderKeepsObjectsOfAnEmptiedFile(t *testing.T) {
 	f.load()
 	f.wantProblems()
 	for _, step := range []struct {
-		does      string
+		desc      string
 		change    func()
 		clusterIP string
 		problems  []string
@@ -68,7 +68,7 @@ func TestFolderKeepsObjectsOfAnEmptiedFile(t *testing.T) {
 	} {
 		step.change()
 		f.load()
-		t.Run("after "+step.does, func(t *testing.T) {
+		t.Run("after "+step.desc, func(t *testing.T) {
 			f.t = t
 			f.wantService(step.clusterIP)
 			f.wantProblems(step.problems...)

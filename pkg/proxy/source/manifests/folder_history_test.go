@@ -84,7 +84,7 @@ func TestObjectThatMovesToAnUnstableFileStays(t *testing.T) {
 	f.loadAfter(0)
 	const later = 50 * time.Millisecond
 	for _, step := range []struct {
-		what    string
+		desc    string
 		change  func()
 		at      time.Duration
 		web, db string
@@ -98,7 +98,7 @@ func TestObjectThatMovesToAnUnstableFileStays(t *testing.T) {
 		f.loadAfter(step.at)
 		for name, clusterIP := range map[string]string{"web": step.web, "db": step.db} {
 			if got, want := f.state["Service default/"+name], "["+clusterIP+"] [{ TCP 80 0}]"; got != want {
-				t.Errorf("%s: %s is %q, want %q", step.what, name, got, want)
+				t.Errorf("%s: %s is %q, want %q", step.desc, name, got, want)
 			}
 		}
 	}

@@ -13,7 +13,7 @@ import (
 func TestFolderDeliversServiceCIDRs(t *testing.T) {
 	f := newTestFolder(t)
 	for _, step := range []struct {
-		does, text string
+		desc, text string
 		changed    []string
 		want       string // the active ranges; empty for none
 		problems   []string
@@ -29,10 +29,10 @@ func TestFolderDeliversServiceCIDRs(t *testing.T) {
 	} {
 		f.write("a.yaml", step.text)
 		if diff := cmp.Diff(step.changed, f.load()); diff != "" {
-			t.Errorf("after %s, changed objects (-want +got):\n%s", step.does, diff)
+			t.Errorf("after %s, changed objects (-want +got):\n%s", step.desc, diff)
 		}
 		if got := f.state["ServiceCIDR kubernetes"]; got != step.want {
-			t.Errorf("after %s, the ranges are %q, want %q", step.does, got, step.want)
+			t.Errorf("after %s, the ranges are %q, want %q", step.desc, got, step.want)
 		}
 		f.wantProblems(step.problems...)
 	}
@@ -45,7 +45,7 @@ func TestFolderDeliversChangesOfAnyServedField(t *testing.T) {
 	f.write("a.yaml", plain)
 	f.load()
 	for _, step := range []struct {
-		does, text string
+		desc, text string
 	}{
 		{"another node port", strings.Replace(plain, "30080", "30081", 1)},
 		{"an external IP", plain + "  externalIPs: [192.0.2.1]\n"},
@@ -57,7 +57,7 @@ func TestFolderDeliversChangesOfAnyServedField(t *testing.T) {
 		for _, text := range []string{step.text, plain} {
 			f.write("a.yaml", text)
 			if diff := cmp.Diff([]string{"Service default/web"}, f.load()); diff != "" {
-				t.Errorf("with %s and without it, changed objects (-want +got):\n%s", step.does, diff)
+				t.Errorf("with %s and without it, changed objects (-want +got):\n%s", step.desc, diff)
 			}
 			f.wantProblems(skipped(text)...)
 		}
@@ -73,7 +73,7 @@ func TestFolderReadsObjectsOfANewerKubernetes(t *testing.T) {
 		"a.yaml: Service default/web: spec.newIn138: unknown field, perhaps of a newer Kubernetes; it counts as absent",
 	}
 	for _, step := range []struct {
-		does, text string
+		desc, text string
 		changed    []string
 	}{
 		{"they appear", text, []string{"EndpointSlice default/web-1", "Service default/web"}},
@@ -83,7 +83,7 @@ func TestFolderReadsObjectsOfANewerKubernetes(t *testing.T) {
 	} {
 		f.write("a.yaml", step.text)
 		if diff := cmp.Diff(step.changed, f.load()); diff != "" {
-			t.Errorf("after %s, changed objects (-want +got):\n%s", step.does, diff)
+			t.Errorf("after %s, changed objects (-want +got):\n%s", step.desc, diff)
 		}
 		if len(step.changed) == 0 {
 			problems = append(problems, "a.yaml: newOfLists: unknown field, perhaps of a newer Kubernetes (document at line 23); it counts "+
@@ -115,7 +115,7 @@ func TestFolderReadsPartlyInvalidSlices(t *testing.T) {
 	}
 	f := newTestFolder(t)
 	for _, step := range []struct {
-		does, text string
+		desc, text string
 		want       []string // the active endpoints
 		problems   []string
 	}{
@@ -143,7 +143,7 @@ func TestFolderReadsPartlyInvalidSlices(t *testing.T) {
 			}
 		}
 		if diff := cmp.Diff(step.want, got); diff != "" {
-			t.Errorf("with %s, active endpoints (-want +got):\n%s", step.does, diff)
+			t.Errorf("with %s, active endpoints (-want +got):\n%s", step.desc, diff)
 		}
 		f.wantProblems(step.problems...)
 	}

@@ -18,7 +18,7 @@ func TestFolderDeliversEverythingThenChanges(t *testing.T) {
 	f.write(".git/c.yaml", "broken: [")
 	f.write("notes.txt", "broken: [")
 	steps := []struct {
-		does   string
+		desc   string
 		change func()
 		want   []string
 	}{
@@ -46,7 +46,7 @@ func TestFolderDeliversEverythingThenChanges(t *testing.T) {
 	for _, step := range steps {
 		step.change()
 		if diff := cmp.Diff(step.want, f.load()); diff != "" {
-			t.Errorf("after %s, changed objects (-want +got):\n%s", step.does, diff)
+			t.Errorf("after %s, changed objects (-want +got):\n%s", step.desc, diff)
 		}
 		f.wantProblems()
 	}
@@ -75,7 +75,7 @@ func TestFolderReportsASliceUntilItsServiceAppears(t *testing.T) {
 	f.load()
 	f.wantProblems(`slice.yaml: EndpointSlice default/web-1: metadata.labels[kubernetes.io/service-name]: ` +
 		`Not found: "web": there is no such Service in namespace "default"`)
-	if _, there := f.state["EndpointSlice default/web-1"]; !there {
+	if _, exists := f.state["EndpointSlice default/web-1"]; !exists {
 		t.Error("the slice was not delivered")
 	}
 	for name, service := range map[string]string{

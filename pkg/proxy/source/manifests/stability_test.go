@@ -67,8 +67,8 @@ func TestTruncatedFileRemovesNothing(t *testing.T) {
 	}
 }
 
-// truncateEverywhere writes a file with one text, then with ever longer beginnings of another one, and then with that one as
-// a whole.
+// truncateEverywhere writes a file with one text, then with ever longer beginnings of another one, and then with that
+// one as a whole.
 func truncateEverywhere(t *testing.T, name, before, after string, stepSize int) {
 	f := newTestFolder(t)
 	f.folder.isWatched = true
@@ -142,7 +142,7 @@ func TestLastingTruncationKeepsUnreadableObjects(t *testing.T) {
 	applied := maps.Clone(f.state)
 	for i, step := range []string{
 		strings.Join(asYAML[:8], "---\n") + "---\nkind: [\n",                     // an unreadable part
-		strings.Join(asYAML[:10], "---\n") + "---\na: 'b",                        // likewise
+		strings.Join(asYAML[:10], "---\n") + "---\na: 'b",                        // another unreadable part
 		strings.Join(asYAML[:12], "---\n") + "---\n" + firstLines(asYAML[12], 6), // a single invalid object
 	} {
 		f.write("a.yaml", step)

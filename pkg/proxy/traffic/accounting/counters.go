@@ -22,7 +22,7 @@ type Settings struct {
 	Keys []string
 }
 
-// OtherTier counts the keys that are not named, and all keys of a Service beyond its pairs of locality and tier.
+// OtherTier counts the keys that are not named, and all keys of a Service beyond its pairs of proximity and tier.
 const OtherTier = "other"
 
 // otherZones counts the zones beyond maxNamedZones, because anyone who can write EndpointSlices can invent zones. Zones
@@ -66,12 +66,12 @@ func (t *Traffic) add(more Traffic) {
 	t.Received += more.Received
 }
 
-// buckets are counts by locality and tier.
+// buckets are counts by proximity and tier.
 type buckets map[bucketKey]*Count
 
 type bucketKey struct {
-	locality serviceindex.Locality
-	tier     string
+	proximity serviceindex.Proximity
+	tier      string
 }
 
 func (b buckets) bucket(key bucketKey) *Count {
@@ -106,19 +106,19 @@ func (c *Counters) add(origin *serviceindex.Attribution, count Count, now time.T
 	if count == (Count{}) {
 		return
 	}
-	key := bucketKey{origin.Location.Locality, origin.Location.Tier}
+	key := bucketKey{origin.Placement.Proximity, origin.Placement.Tier}
 	if !c.tiers[key.tier] {
 		key.tier = OtherTier
 	}
 	c.node.bucket(key).add(count)
-	c.zoneTraffic(origin.Location).add(count.Traffic)
+	c.zoneTraffic(origin.Placement).add(count.Traffic)
 	if c.services != nil {
 		c.services.counterFor(origin, key, now).add(count)
 	}
 }
 
-func (c *Counters) zoneTraffic(location serviceindex.Location) *Traffic {
-	pair := zonePair{location.OwnZone, location.Zone}
+func (c *Counters) zoneTraffic(placement serviceindex.Placement) *Traffic {
+	pair := zonePair{placement.OwnZone, placement.Zone}
 	traffic := c.zones[pair]
 	if traffic == nil && len(c.zones) >= maxNamedZones {
 		pair = zonePair{otherZones, otherZones}
@@ -169,11 +169,11 @@ func (c *Counters) EndDump(isComplete bool, exists func(model.ObjectName) bool, 
 	}
 }
 
-// Row is the count of a Service, or of all Services, for one locality and tier.
+// Row is the count of a Service, or of all Services, for one proximity and tier.
 type Row struct {
-	Service  model.ObjectName // zero for all unnamed Services together
-	Locality serviceindex.Locality
-	Tier     string
+	Service   model.ObjectName // zero for all unnamed Services together
+	Proximity serviceindex.Proximity
+	Tier      string
 	Count
 }
 
@@ -184,7 +184,7 @@ func (c *Counters) Node(yield func(Row)) {
 	c.node.rows(model.ObjectName{}, yield)
 }
 
-// Services yields the counts by Service. All unnamed Services share one row per locality and tier.
+// Services yields the counts by Service. All unnamed Services share one row per proximity and tier.
 func (c *Counters) Services(yield func(Row)) {
 	if c.services == nil {
 		return
@@ -199,7 +199,7 @@ func (c *Counters) Services(yield func(Row)) {
 
 func (b buckets) rows(service model.ObjectName, yield func(Row)) {
 	for key, count := range b {
-		yield(Row{service, key.locality, key.tier, *count})
+		yield(Row{service, key.proximity, key.tier, *count})
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 const mib = 1 << 20
 
 var toB = &serviceindex.Attribution{
-	Service: web, Location: serviceindex.Location{Locality: serviceindex.OtherZone, Tier: "*", Zone: "b", OwnZone: "a"},
+	Service: web, Placement: serviceindex.Placement{Proximity: serviceindex.OtherZone, Tier: "*", Zone: "b", OwnZone: "a"},
 }
 
 // sum returns the total of all counts.

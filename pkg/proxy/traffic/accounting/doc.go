@@ -1,6 +1,6 @@
 //go:build linux
 
-// Package accounting counts the connections that our tables translated, and their bytes, by the locality of their
+// Package accounting counts the connections that our tables translated, and their bytes, by the proximity of their
 // endpoint and by the topology tier that selected it.
 //
 // Conntrack itself counts bytes. A connection is counted when the kernel reports its DESTROY event; a long one is also

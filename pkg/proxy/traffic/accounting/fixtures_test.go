@@ -24,10 +24,10 @@ const (
 func addrPort(text string) netip.AddrPort { return netip.MustParseAddrPort(text) }
 
 // entry returns a connection that our rules sent to an endpoint.
-func entry(client, dialled, endpoint string) conntrack.Entry {
+func entry(client, origDst, endpoint string) conntrack.Entry {
 	return conntrack.Entry{
 		Protocol: model.TCP, State: conntrack.TCPEstablished, Status: replied, ID: 1, IsCounted: true,
-		Original: conntrack.Tuple{Source: addrPort(client), Destination: addrPort(dialled)},
+		Original: conntrack.Tuple{Source: addrPort(client), Destination: addrPort(origDst)},
 		Reply:    conntrack.Tuple{Source: addrPort(endpoint), Destination: addrPort(client)},
 	}
 }

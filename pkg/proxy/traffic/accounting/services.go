@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// PairsPerService is the number of pairs of locality and tier per named Service, on average. Each pair is a series in
-	// three metrics. Every Service has one pair of each locality with OtherTier for itself; the rest form a common pool.
-	PairsPerService = 2 * len(serviceindex.Localities)
+	// PairsPerService is the number of pairs of proximity and tier per named Service, on average. Each pair is a series in
+	// three metrics. Every Service has one pair of each proximity with OtherTier for itself; the rest form a common pool.
+	PairsPerService = 2 * len(serviceindex.Proximities)
 	// maxPooledPairs is the maximum number of pairs of the pool that one Service may have.
 	maxPooledPairs = 16
 	// seriesRetention is how long a Service must have been deleted before its series are deleted.
@@ -43,7 +43,7 @@ type namedService struct {
 func newServiceCounts(limit int) *serviceCounts {
 	return &serviceCounts{
 		named: map[model.ObjectName]*namedService{}, unnamedCounts: buckets{},
-		quota: fair.NewQuota(limit), pool: fair.NewQuota(limit * (PairsPerService - len(serviceindex.Localities))),
+		quota: fair.NewQuota(limit), pool: fair.NewQuota(limit * (PairsPerService - len(serviceindex.Proximities))),
 	}
 }
 
@@ -68,7 +68,8 @@ func (s *serviceCounts) counterFor(origin *serviceindex.Attribution, key bucketK
 	return service.counts.bucket(key)
 }
 
-// acquireSlot returns the state of a named Service, after giving it a slot if it has none; nil if there is no free slot.
+// acquireSlot returns the state of a named Service, after giving it a slot if it has none; nil if there is no free
+// slot.
 func (s *serviceCounts) acquireSlot(name model.ObjectName) *namedService {
 	state := s.named[name]
 	if state == nil {
@@ -134,7 +135,7 @@ func (n *namedService) dropSmallestPair() {
 	for key, count := range n.counts {
 		if key.tier != OtherTier && (least == nil || cmp.Or(
 			cmp.Compare(count.Connections, n.counts[*least].Connections),
-			cmp.Compare(key.locality, least.locality), cmp.Compare(key.tier, least.tier)) < 0) {
+			cmp.Compare(key.proximity, least.proximity), cmp.Compare(key.tier, least.tier)) < 0) {
 			least = &key
 		}
 	}

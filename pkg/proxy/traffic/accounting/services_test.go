@@ -17,9 +17,9 @@ func serviceNumber(i int) model.ObjectName {
 }
 
 // endConnection counts a connection of a Service that sent the given number of bytes.
-func endConnection(c *Counters, service model.ObjectName, location serviceindex.Location, sent uint64, now time.Time) {
+func endConnection(c *Counters, service model.ObjectName, placement serviceindex.Placement, sent uint64, now time.Time) {
 	e := withTraffic(entry("10.0.1.9:1", "10.96.0.1:80", "10.0.3.1:8080"), sent, 0)
-	c.OnDestroy(&e, &serviceindex.Attribution{Service: service, Location: location}, now)
+	c.OnDestroy(&e, &serviceindex.Attribution{Service: service, Placement: placement}, now)
 }
 
 // namedServices returns the Services with series, the total count, and the count of the Services without series.
@@ -40,7 +40,7 @@ func settings(limit int, keys ...string) Settings {
 	return Settings{PerService: true, MaxServices: limit, Keys: keys}
 }
 
-var sameZone = serviceindex.Location{Locality: serviceindex.SameZone, Tier: "*", Zone: "a", OwnZone: "a"}
+var sameZone = serviceindex.Placement{Proximity: serviceindex.SameZone, Tier: "*", Zone: "a", OwnZone: "a"}
 
 func TestOf10000ServicesAtMost500AreNamedAndSumsEqualTotals(t *testing.T) {
 	c := NewCounters(settings(500))
@@ -110,9 +110,9 @@ func TestNamespacesHaveEquallyManyPairs(t *testing.T) {
 		for range 3 {
 			for i := range 10 {
 				for _, tier := range keys {
-					for _, locality := range serviceindex.Localities {
+					for _, proximity := range serviceindex.Proximities {
 						name := model.ObjectName{Namespace: namespace, Name: fmt.Sprint("web-", i)}
-						endConnection(c, name, serviceindex.Location{Locality: locality, Tier: tier}, 1, start)
+						endConnection(c, name, serviceindex.Placement{Proximity: proximity, Tier: tier}, 1, start)
 					}
 				}
 			}
@@ -165,7 +165,7 @@ func TestADeletedServiceLosesItsSeriesAfterAnHour(t *testing.T) {
 func TestTiers(t *testing.T) {
 	c := NewCounters(settings(1, "topology.kubernetes.io/zone"))
 	for _, tier := range []string{"topology.kubernetes.io/zone", "tenants.example/word", "*", "hint", "none"} {
-		endConnection(c, web, serviceindex.Location{Locality: serviceindex.SameZone, Tier: tier, Zone: "a", OwnZone: "a"}, 1, start)
+		endConnection(c, web, serviceindex.Placement{Proximity: serviceindex.SameZone, Tier: tier, Zone: "a", OwnZone: "a"}, 1, start)
 	}
 	got := map[string]uint64{}
 	c.Services(func(row Row) { got[row.Tier] += row.Connections })
@@ -185,8 +185,8 @@ func TestAllSeriesTogetherAreBounded(t *testing.T) {
 	c := NewCounters(settings(limit, keys...))
 	for i := range 1000 {
 		for _, tier := range append(keys, "*", "hint", "none", "tenants.example/word") {
-			for _, locality := range serviceindex.Localities {
-				endConnection(c, serviceNumber(i), serviceindex.Location{Locality: locality, Tier: tier}, 1, start)
+			for _, proximity := range serviceindex.Proximities {
+				endConnection(c, serviceNumber(i), serviceindex.Placement{Proximity: proximity, Tier: tier}, 1, start)
 			}
 		}
 	}
@@ -212,7 +212,7 @@ func TestAllSeriesTogetherAreBounded(t *testing.T) {
 func TestZonesAreBounded(t *testing.T) {
 	c := NewCounters(Settings{})
 	for i := range 10 * maxNamedZones {
-		endConnection(c, web, serviceindex.Location{Locality: serviceindex.OtherZone, Zone: fmt.Sprint("zone-", i), OwnZone: "a"}, 1, start)
+		endConnection(c, web, serviceindex.Placement{Proximity: serviceindex.OtherZone, Zone: fmt.Sprint("zone-", i), OwnZone: "a"}, 1, start)
 	}
 	pairs, bytes := 0, uint64(0)
 	c.Zones(func(_, _ string, traffic Traffic) { pairs, bytes = pairs+1, bytes+traffic.Sent })

@@ -37,9 +37,9 @@ func (c Class) IsStale() bool {
 	return c == StaleUnreplied || c == StaleClosed || c == EndpointNotAllowed || c == FrontendRemoved || c == PredatesEndpoints
 }
 
-// StaleDialWindow is how long TCP and SCTP connections are scanned after an endpoint was removed: as long as a Linux
+// StaleEntryWindow is how long TCP and SCTP connections are scanned after an endpoint was removed: as long as a Linux
 // client retransmits its SYN, and at least as long as conntrack keeps a closed TCP connection.
-const StaleDialWindow = 127 * time.Second
+const StaleEntryWindow = 127 * time.Second
 
 // classifier is the state by which entries are classified.
 type classifier struct {
@@ -53,7 +53,7 @@ type classifier struct {
 
 // inStartupWindow reports whether endpoints may have been removed without being recorded.
 func (c *classifier) inStartupWindow() bool {
-	return c.now.Sub(c.snapshot.RemovedKnownSince) < StaleDialWindow
+	return c.now.Sub(c.snapshot.RemovalsRecordedSince) < StaleEntryWindow
 }
 
 // classify returns the class of an entry. If the entry is stale and deleted, the client's next packet is evaluated by
@@ -68,7 +68,7 @@ func (c *classifier) classify(e *conntrack.Entry) (Class, error) {
 // classifyUDP classifies a UDP flow. Only flows to frontends that changed since the last scan may be stale. Another
 // proxy, or none, may have served them before, so it does not matter which program translated a flow.
 func (c *classifier) classifyUDP(e *conntrack.Entry) (Class, error) {
-	frontend := c.index.OwnerOfFlow(c.snapshot, e.OrigDst(), c.lastScanned)
+	frontend := c.index.ChangedFrontend(c.snapshot, e.OrigDst(), c.lastScanned)
 	switch {
 	case frontend == nil && c.lastScanned == 0 && serviceindex.IsOwnNAT(e): // its frontend was removed while no proxy ran
 		return FrontendRemoved, nil

@@ -63,7 +63,7 @@ const (
 
 // newTestCluster returns a cluster whose Service has endpoints on this node and elsewhere: "here ADDR", "there ADDR".
 func newTestCluster(edit func(*model.Service), endpoints ...string) *testCluster {
-	c := &testCluster{cluster: model.NewCluster("here"), index: serviceindex.New(StaleDialWindow), scope: clusterScope}
+	c := &testCluster{cluster: model.NewCluster("here"), index: serviceindex.New(StaleEntryWindow), scope: clusterScope}
 	c.planner = selection.NewPlanner(c.cluster)
 	service := &model.Service{Name: shop, ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.10"), netip.MustParseAddr("fd00:96::a")}}
 	service.ExternalIPs = []netip.Addr{netip.MustParseAddr("203.0.113.1"), netip.MustParseAddr("2001:db8::1")}
@@ -115,8 +115,8 @@ func (c *testCluster) newClassifier(now time.Time) *classifier {
 const label = 86
 
 // unrepliedEntry returns the entry of an unreplied TCP connection.
-func unrepliedEntry(client, dialled, replySrc string) conntrack.Entry {
-	from, to, endpoint := netip.MustParseAddrPort(client), netip.MustParseAddrPort(dialled), netip.MustParseAddrPort(replySrc)
+func unrepliedEntry(client, origDst, replySrc string) conntrack.Entry {
+	from, to, endpoint := netip.MustParseAddrPort(client), netip.MustParseAddrPort(origDst), netip.MustParseAddrPort(replySrc)
 	e := conntrack.Entry{
 		Protocol: model.TCP, Original: conntrack.Tuple{Source: from, Destination: to},
 		Reply:  conntrack.Tuple{Source: endpoint, Destination: from},
@@ -141,41 +141,41 @@ func TestWhichConnectionsAreStale(t *testing.T) {
 		removed, serving, unknown     = "10.244.2.1:8080", "10.244.1.1:8080", "10.244.7.7:8080"
 	)
 	local := func(s *model.Service) { s.ExternalTrafficLocal = true }
-	on := func(dialled, replySrc string) conntrack.Entry { return unrepliedEntry(host, dialled, replySrc) }
+	fromHost := func(origDst, replySrc string) conntrack.Entry { return unrepliedEntry(host, origDst, replySrc) }
 	ofSCTP := func(e *conntrack.Entry) { e.Protocol = model.SCTP }
 	for name, test := range map[string]struct {
 		edit  func(*model.Service)
 		entry conntrack.Entry
 		want  Class
 	}{
-		"its endpoint was removed":                   {nil, on(clusterIP, removed), StaleUnreplied},
-		"over an external IP":                        {nil, on(external, removed), StaleUnreplied},
-		"over a node port":                           {nil, on(nodePort, removed), StaleUnreplied},
+		"its endpoint was removed":                   {nil, fromHost(clusterIP, removed), StaleUnreplied},
+		"over an external IP":                        {nil, fromHost(external, removed), StaleUnreplied},
+		"over a node port":                           {nil, fromHost(nodePort, removed), StaleUnreplied},
 		"in IPv6":                                    {nil, unrepliedEntry(host6, "[fd00:96::a]:80", "[fd00:244::2]:8080"), StaleUnreplied},
-		"of SCTP":                                    {nil, with(on(clusterIP, removed), ofSCTP), StaleUnreplied},
-		"its frontend was removed":                   {nil, on("10.96.0.77:80", removed), StaleUnreplied},
-		"its endpoint serves":                        {nil, on(clusterIP, serving), EndpointAllowed},
-		"its endpoint was never known":               {nil, on(clusterIP, unknown), EndpointActive},
-		"it has a reply":                             {nil, with(on(clusterIP, removed), inState(conntrack.TCPEstablished)), Established},
-		"it is being closed":                         {nil, with(on(clusterIP, removed), inState(conntrack.TCPFinWait)), Established},
-		"it has a SYN as reply":                      {nil, with(on(clusterIP, removed), inState(conntrack.TCPSynReceived)), Established},
-		"it is closed, and its endpoint was removed": {nil, with(on(clusterIP, removed), inState(conntrack.TCPTimeWait)), StaleClosed},
-		"it was reset, and its endpoint was removed": {nil, with(on(clusterIP, removed), inState(conntrack.TCPClose)), StaleClosed},
-		"it is closed, and its endpoint serves":      {nil, with(on(clusterIP, serving), inState(conntrack.TCPTimeWait)), EndpointAllowed},
-		"an association is open": {nil, with(with(on(clusterIP, removed), ofSCTP), inState(conntrack.SCTPEstablished)),
+		"of SCTP":                                    {nil, with(fromHost(clusterIP, removed), ofSCTP), StaleUnreplied},
+		"its frontend was removed":                   {nil, fromHost("10.96.0.77:80", removed), StaleUnreplied},
+		"its endpoint serves":                        {nil, fromHost(clusterIP, serving), EndpointAllowed},
+		"its endpoint was never known":               {nil, fromHost(clusterIP, unknown), EndpointActive},
+		"it has a reply":                             {nil, with(fromHost(clusterIP, removed), inState(conntrack.TCPEstablished)), Established},
+		"it is being closed":                         {nil, with(fromHost(clusterIP, removed), inState(conntrack.TCPFinWait)), Established},
+		"it has a SYN as reply":                      {nil, with(fromHost(clusterIP, removed), inState(conntrack.TCPSynReceived)), Established},
+		"it is closed, and its endpoint was removed": {nil, with(fromHost(clusterIP, removed), inState(conntrack.TCPTimeWait)), StaleClosed},
+		"it was reset, and its endpoint was removed": {nil, with(fromHost(clusterIP, removed), inState(conntrack.TCPClose)), StaleClosed},
+		"it is closed, and its endpoint serves":      {nil, with(fromHost(clusterIP, serving), inState(conntrack.TCPTimeWait)), EndpointAllowed},
+		"an association is open": {nil, with(with(fromHost(clusterIP, removed), ofSCTP), inState(conntrack.SCTPEstablished)),
 			Established},
-		"an association is closed": {nil, with(with(on(clusterIP, removed), ofSCTP), inState(conntrack.SCTPClosed)),
+		"an association is closed": {nil, with(with(fromHost(clusterIP, removed), ofSCTP), inState(conntrack.SCTPClosed)),
 			StaleClosed},
-		"an association is reopened": {nil, with(with(on(clusterIP, removed), ofSCTP), inState(conntrack.SCTPCookieWait)),
+		"an association is reopened": {nil, with(with(fromHost(clusterIP, removed), ofSCTP), inState(conntrack.SCTPCookieWait)),
 			StaleClosed},
-		"another program translated it": {nil, with(on(clusterIP, removed), func(e *conntrack.Entry) { e.Labels = [16]byte{} }),
+		"another program translated it": {nil, with(fromHost(clusterIP, removed), func(e *conntrack.Entry) { e.Labels = [16]byte{} }),
 			Foreign},
-		"it is not translated": {nil, with(on(clusterIP, removed), func(e *conntrack.Entry) { e.Status = 0 }), Foreign},
-		"it is in a zone":      {nil, with(on(clusterIP, removed), func(e *conntrack.Entry) { e.Zone = 7 }), Foreign},
+		"it is not translated": {nil, with(fromHost(clusterIP, removed), func(e *conntrack.Entry) { e.Status = 0 }), Foreign},
+		"it is in a zone":      {nil, with(fromHost(clusterIP, removed), func(e *conntrack.Entry) { e.Zone = 7 }), Foreign},
 
-		"Local, from outside to an endpoint on another node": {local, on(external, "10.244.2.2:8080"), EndpointActive},
+		"Local, from outside to an endpoint on another node": {local, fromHost(external, "10.244.2.2:8080"), EndpointActive},
 		"Local, from a pod":               {local, unrepliedEntry(pod, external, "10.244.2.2:8080"), EndpointAllowed},
-		"Local, its endpoint was removed": {local, on(external, removed), StaleUnreplied},
+		"Local, its endpoint was removed": {local, fromHost(external, removed), StaleUnreplied},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newTestCluster(test.edit, "here", "10.244.1.1", "there", "10.244.2.1", "there", "10.244.2.2", "there", "fd00:244::2")
@@ -185,7 +185,7 @@ func TestWhichConnectionsAreStale(t *testing.T) {
 			if want == EndpointAllowed {
 				want = EndpointActive
 			}
-			later := time.Now().Add(StaleDialWindow + time.Second)
+			later := time.Now().Add(StaleEntryWindow + time.Second)
 			if got, err := c.newClassifier(later).classify(&test.entry); got != want || err != nil {
 				t.Errorf("%s, %v; want %s", got, err, want)
 			}

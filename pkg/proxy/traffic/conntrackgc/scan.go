@@ -199,7 +199,7 @@ func (r *Reconciler) dueForDeletion(s *scan, cleanup *CleanupResult) (unreplied,
 func (r *Reconciler) removedAddrs(now time.Time) []netip.Addr {
 	var addrs []netip.Addr
 	known := map[netip.Addr]bool{}
-	r.index.RangeRemoved(now.Add(-StaleDialWindow), func(endpoint serviceindex.Endpoint) bool {
+	r.index.RangeRemoved(now.Add(-StaleEntryWindow), func(endpoint serviceindex.Endpoint) bool {
 		if addr := endpoint.Addr.Addr(); endpoint.Protocol != model.UDP && !known[addr] {
 			known[addr] = true
 			addrs = append(addrs, addr)

@@ -92,14 +92,15 @@ func (c *testCluster) reconciler(table conntrack.Table) *Reconciler {
 	return r
 }
 
-// scanTimes runs a Reconciler in a synctest bubble. It returns when the table was read, relative to the start of during.
+// scanTimes runs a Reconciler in a synctest bubble. It returns when the table was read, relative to the start of
+// during.
 func scanTimes(t *testing.T, table *recordingTable, edit func(*model.Service), during func(tc *testCluster)) (reads []time.Duration) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		tc := newTestCluster(edit, "here", "10.244.1.1", "there", "10.244.2.1")
 		<-tc.index.Changed()
-		time.Sleep(StaleDialWindow + time.Second) // from now on removed endpoints are known
+		time.Sleep(StaleEntryWindow + time.Second) // from now on removed endpoints are known
 		began := time.Now()
 		var running sync.WaitGroup
 		running.Go(func() {
@@ -140,8 +141,8 @@ func TestScansContinueForTwoMinutesAfterAnEndpointWasRemoved(t *testing.T) {
 	if len(reads) < 3 || reads[0] != 0 || reads[1] != shortRescan || reads[2] != shortRescan+longRescan {
 		t.Fatalf("the table was read after %v, want at once, after %s, and every %s", reads, shortRescan, longRescan)
 	}
-	if last := reads[len(reads)-1]; last < StaleDialWindow-longRescan || last > StaleDialWindow+longRescan || len(reads) > 30 {
-		t.Errorf("the table was read %d times, at last after %s; want until %s", len(reads), last, StaleDialWindow)
+	if last := reads[len(reads)-1]; last < StaleEntryWindow-longRescan || last > StaleEntryWindow+longRescan || len(reads) > 30 {
+		t.Errorf("the table was read %d times, at last after %s; want until %s", len(reads), last, StaleEntryWindow)
 	}
 }
 
@@ -151,7 +152,7 @@ func TestChangesBeforeAScanBeginsArePartOfIt(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		tc := newTestCluster(ofUDP, "here", "10.244.1.1", "there", "10.244.2.1", "there", "10.244.2.2")
 		<-tc.index.Changed()
-		time.Sleep(StaleDialWindow + time.Second) // from now on removed endpoints are known
+		time.Sleep(StaleEntryWindow + time.Second) // from now on removed endpoints are known
 		table, dumped, done := &slowTable{}, 0, make(chan []conntrack.Filter, 1)
 		dumps := conntrack.NewDumpScheduler(table, func(conntrack.DumpStats) {
 			if dumped++; dumped == 2 {
@@ -264,7 +265,7 @@ func TestAConnectionIsDeletedIfTwoScansFoundItUnrepliedAndItStillIs(t *testing.T
 				s.entries = map[netip.AddrPort]conntrack.Entry{client: unrepliedEntry(host, "10.96.0.10:80", removed)}
 				test.begins(s)
 				now := time.Now()
-				s.index.Snapshot().RemovedKnownSince = now.Add(-StaleDialWindow) // removed endpoints are known
+				s.index.Snapshot().RemovalsRecordedSince = now.Add(-StaleEntryWindow) // removed endpoints are known
 				r := s.reconciler(s)
 				r.now = func() time.Time { return now }
 				s.serve("here", "10.244.1.1")
@@ -327,8 +328,8 @@ func TestAClosedConnectionThatReopenedStays(t *testing.T) {
 	table := &recordingTable{entries: map[netip.AddrPort]conntrack.Entry{client: closed}}
 	table.afterDump = func() { table.entries[client] = with(closed, inState(conntrack.TCPEstablished)) }
 	r := NewReconciler(conntrack.NewDumpScheduler(table, nil), tc.index, isLocalAddr)
-	r.now = func() time.Time { return time.Now().Add(StaleDialWindow - time.Second) }
-	tc.index.Snapshot().RemovedKnownSince = time.Now().Add(-StaleDialWindow)
+	r.now = func() time.Time { return time.Now().Add(StaleEntryWindow - time.Second) }
+	tc.index.Snapshot().RemovalsRecordedSince = time.Now().Add(-StaleEntryWindow)
 	tc.serve("here", "10.244.1.1")
 	if result, err := r.CleanOnce(t.Context()); len(result.Closed) != 0 || len(table.entries) != 1 || err != nil {
 		t.Errorf("%+v, %v; want that the connection stays", result, err)
@@ -386,9 +387,9 @@ func TestConnectionsInTheKernel(t *testing.T) {
 }
 
 func checkConnectionsInKernel(t *testing.T, conn *conntrack.Conn, table *connections.Table, family model.Family, leaving int) {
-	addr, dialled, client := netip.MustParseAddr("10.244.2.1"), "10.96.0.10:80", netip.MustParseAddr("10.244.9.9")
+	addr, origDst, client := netip.MustParseAddr("10.244.2.1"), "10.96.0.10:80", netip.MustParseAddr("10.244.9.9")
 	if family == model.IPv6 {
-		addr, dialled, client = netip.MustParseAddr("fd00:244::2:1"), "[fd00:96::a]:80", netip.MustParseAddr("fd00:244::9:9")
+		addr, origDst, client = netip.MustParseAddr("fd00:244::2:1"), "[fd00:96::a]:80", netip.MustParseAddr("fd00:244::9:9")
 	}
 	remainingEndpoints := []string{"here", "10.244.1.1", "here", "fd00:244::1:1"}
 	allEndpoints := remainingEndpoints
@@ -397,7 +398,7 @@ func checkConnectionsInKernel(t *testing.T, conn *conntrack.Conn, table *connect
 		for _, protocol := range []model.Protocol{model.TCP, model.SCTP} {
 			port++
 			c := connections.Connection{
-				Protocol: protocol, OrigSrc: netip.AddrPortFrom(client, port), OrigDst: netip.MustParseAddrPort(dialled),
+				Protocol: protocol, OrigSrc: netip.AddrPortFrom(client, port), OrigDst: netip.MustParseAddrPort(origDst),
 				ReplySrc: netip.AddrPortFrom(replySrc, endpointPort), State: 1, Label: label,
 			}
 			edit(&c)
@@ -431,8 +432,8 @@ func checkConnectionsInKernel(t *testing.T, conn *conntrack.Conn, table *connect
 	kept += 2
 	tc := newTestCluster(nil, allEndpoints...)
 	r := NewReconciler(conntrack.NewDumpScheduler(conn, nil), tc.index, isLocalAddr)
-	r.now = func() time.Time { return time.Now().Add(StaleDialWindow - 10*time.Second) } // by then removed endpoints are known
-	tc.index.Snapshot().RemovedKnownSince = time.Now().Add(-StaleDialWindow)
+	r.now = func() time.Time { return time.Now().Add(StaleEntryWindow - 10*time.Second) } // by then removed endpoints are known
+	tc.index.Snapshot().RemovalsRecordedSince = time.Now().Add(-StaleEntryWindow)
 	tc.serve(remainingEndpoints...)
 	first, err := r.CleanOnce(t.Context())
 	if first.Pending != 2*leaving || len(first.Unreplied) != 0 || err != nil {
@@ -491,7 +492,7 @@ func TestAllStaleConnectionsNextToThoseOfOthersAreDeleted(t *testing.T) {
 			allEndpoints = append(allEndpoints, "there", pods[family]+fmt.Sprint(2+n))
 		}
 	}
-	for name, sinceStart := range map[string]time.Duration{"at the start": 0, "later": StaleDialWindow} {
+	for name, sinceStart := range map[string]time.Duration{"at the start": 0, "later": StaleEntryWindow} {
 		t.Run(name, func(t *testing.T) {
 			for _, family := range model.Families {
 				for n := range stale {
@@ -500,7 +501,7 @@ func TestAllStaleConnectionsNextToThoseOfOthersAreDeleted(t *testing.T) {
 			}
 			tc := newTestCluster(nil, allEndpoints...)
 			began := time.Now()
-			tc.index.Snapshot().RemovedKnownSince = began.Add(-sinceStart)
+			tc.index.Snapshot().RemovalsRecordedSince = began.Add(-sinceStart)
 			r := NewReconciler(conntrack.NewDumpScheduler(conn, nil), tc.index, isLocalAddr)
 			tc.serve(remainingEndpoints...)
 			deleted := 0

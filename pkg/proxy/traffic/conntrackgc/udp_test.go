@@ -27,8 +27,8 @@ func ofUDP(service *model.Service) {
 }
 
 // flow returns a UDP entry that another program may have created. Its reply source shows which.
-func flow(client, dialled, replySrc string) conntrack.Entry {
-	e := unrepliedEntry(client, dialled, replySrc)
+func flow(client, origDst, replySrc string) conntrack.Entry {
+	e := unrepliedEntry(client, origDst, replySrc)
 	e.Protocol, e.Labels = model.UDP, [16]byte{}
 	return e
 }
@@ -97,92 +97,92 @@ func TestWhichFlowsAreStale(t *testing.T) {
 	first := func(change func(*testCluster)) func(*testCluster) {
 		return func(tc *testCluster) { change(tc); tc.lastScanned = 0 }
 	}
-	on := func(dialled, replySrc string) conntrack.Entry { return flow(host, dialled, replySrc) }
-	established := with(on(clusterIP, there), func(e *conntrack.Entry) { e.Status |= conntrack.SeenReply })
+	fromHost := func(origDst, replySrc string) conntrack.Entry { return flow(host, origDst, replySrc) }
+	established := with(fromHost(clusterIP, there), func(e *conntrack.Entry) { e.Status |= conntrack.SeenReply })
 	for name, test := range map[string]struct {
 		change func(*testCluster)
 		entry  conntrack.Entry
 		want   Class
 	}{
-		"its endpoint was removed":          {removeRemote, on(clusterIP, there), EndpointNotAllowed},
-		"its endpoint serves":               {removeRemote, on(clusterIP, here), EndpointAllowed},
+		"its endpoint was removed":          {removeRemote, fromHost(clusterIP, there), EndpointNotAllowed},
+		"its endpoint serves":               {removeRemote, fromHost(clusterIP, here), EndpointAllowed},
 		"its endpoint was removed, in IPv6": {removeRemote, flow(host6, six, there6), EndpointNotAllowed},
 		"its endpoint serves, in IPv6":      {removeRemote, flow(host6, six, here6), EndpointAllowed},
-		"it is in a zone":                   {removeRemote, with(on(clusterIP, there), inZone), EndpointNotAllowed},
-		"another port of the pod replies":   {removeRemote, on(clusterIP, "10.244.1.1:8081"), EndpointNotAllowed},
-		"another program translated it":     {removeRemote, on(clusterIP, foreign), EndpointNotAllowed},
-		"another frontend's":                {removeRemote, on("10.96.0.11:80", there), NotChanged},
-		"another port's":                    {removeRemote, on("10.96.0.10:81", there), NotChanged},
+		"it is in a zone":                   {removeRemote, with(fromHost(clusterIP, there), inZone), EndpointNotAllowed},
+		"another port of the pod replies":   {removeRemote, fromHost(clusterIP, "10.244.1.1:8081"), EndpointNotAllowed},
+		"another program translated it":     {removeRemote, fromHost(clusterIP, foreign), EndpointNotAllowed},
+		"another frontend's":                {removeRemote, fromHost("10.96.0.11:80", there), NotChanged},
+		"another port's":                    {removeRemote, fromHost("10.96.0.10:81", there), NotChanged},
 		"from pod to pod":                   {removeRemote, flow(pod, there, there), NotChanged},
-		"the last endpoint was removed":     {removeAll, on(clusterIP, there), EndpointNotAllowed},
-		"the Service was deleted":           {(*testCluster).remove, on(clusterIP, there), EndpointNotAllowed},
-		"nothing changed":                   {unchanged, on(clusterIP, foreign), NotChanged},
+		"the last endpoint was removed":     {removeAll, fromHost(clusterIP, there), EndpointNotAllowed},
+		"the Service was deleted":           {(*testCluster).remove, fromHost(clusterIP, there), EndpointNotAllowed},
+		"nothing changed":                   {unchanged, fromHost(clusterIP, foreign), NotChanged},
 		"endpoints were added": {
-			func(tc *testCluster) { tc.serve(append(all, "here", "10.244.1.2")...) }, on(clusterIP, foreign), NotChanged,
+			func(tc *testCluster) { tc.serve(append(all, "here", "10.244.1.2")...) }, fromHost(clusterIP, foreign), NotChanged,
 		},
-		"ours of a former frontend, before the first scan": {first(removeRemote), with(on("10.96.0.11:80", there), withOwnLabel),
+		"ours of a former frontend, before the first scan": {first(removeRemote), with(fromHost("10.96.0.11:80", there), withOwnLabel),
 			FrontendRemoved},
-		"the same, after the first scan":       {removeRemote, with(on("10.96.0.11:80", there), withOwnLabel), NotChanged},
-		"another proxy's of a former frontend": {first(removeRemote), on("10.96.0.11:80", there), NotChanged},
+		"the same, after the first scan":       {removeRemote, with(fromHost("10.96.0.11:80", there), withOwnLabel), NotChanged},
+		"another proxy's of a former frontend": {first(removeRemote), fromHost("10.96.0.11:80", there), NotChanged},
 		"ours of a former frontend, in a zone of another program": {first(removeRemote),
-			with(with(on("10.96.0.11:80", there), withOwnLabel), inZone), NotChanged},
-		"a full sync":                                   {fullSync, on(clusterIP, foreign), EndpointNotAllowed},
-		"the same, and its endpoint serves":             {fullSync, on(clusterIP, there), EndpointAllowed},
-		"a policy that does not apply to the ClusterIP": {local, on(clusterIP, there), NotChanged},
+			with(with(fromHost("10.96.0.11:80", there), withOwnLabel), inZone), NotChanged},
+		"a full sync":                                   {fullSync, fromHost(clusterIP, foreign), EndpointNotAllowed},
+		"the same, and its endpoint serves":             {fullSync, fromHost(clusterIP, there), EndpointAllowed},
+		"a policy that does not apply to the ClusterIP": {local, fromHost(clusterIP, there), NotChanged},
 
 		"its endpoint's node does not reply":                     {unreachable(false), established, Established},
-		"the same, and the flow is unreplied":                    {unreachable(false), on(clusterIP, there), EndpointNotAllowed},
+		"the same, and the flow is unreplied":                    {unreachable(false), fromHost(clusterIP, there), EndpointNotAllowed},
 		"its endpoint's node has not replied for long":           {then(unreachable(false), unreachable(true)), established, EndpointNotAllowed},
 		"its endpoint's node does not reply, and it was removed": {then(unreachable(false), removeRemote), established, EndpointNotAllowed},
 		"no endpoint's node replies":                             {then(unreachable(false), onlyRemote), established, EndpointAllowed},
 
-		"untranslated, and the first endpoint was added": {addFirst, on(clusterIP, clusterIP), PredatesEndpoints},
-		"the same, in a zone":                            {addFirst, with(on(clusterIP, clusterIP), inZone), Foreign},
-		"untranslated, and the last one was removed":     {removeAll, on(clusterIP, clusterIP), Foreign},
-		"untranslated, and the Service was deleted":      {(*testCluster).remove, on(clusterIP, clusterIP), Foreign},
+		"untranslated, and the first endpoint was added": {addFirst, fromHost(clusterIP, clusterIP), PredatesEndpoints},
+		"the same, in a zone":                            {addFirst, with(fromHost(clusterIP, clusterIP), inZone), Foreign},
+		"untranslated, and the last one was removed":     {removeAll, fromHost(clusterIP, clusterIP), Foreign},
+		"untranslated, and the Service was deleted":      {(*testCluster).remove, fromHost(clusterIP, clusterIP), Foreign},
 
-		"Local, from outside":                             {local, on(external, there), EndpointNotAllowed},
-		"Local, from outside, to the local endpoint":      {local, on(external, here), EndpointAllowed},
+		"Local, from outside":                             {local, fromHost(external, there), EndpointNotAllowed},
+		"Local, from outside, to the local endpoint":      {local, fromHost(external, here), EndpointAllowed},
 		"Local, from a pod":                               {local, flow(pod, external, there), EndpointAllowed},
 		"Local, from this node":                           {local, flow(node, external, there), EndpointAllowed},
 		"Local, from an address that is local by a route": {local, flow("198.51.100.7:1", external, there), EndpointAllowed},
-		"Local, without pod addresses":                    {inScope(withoutPods, local), on(external, there), EndpointAllowed},
+		"Local, without pod addresses":                    {inScope(withoutPods, local), fromHost(external, there), EndpointAllowed},
 		"Local, without pod addresses, from this node":    {inScope(withoutPods, local), flow(node, external, there), EndpointAllowed},
 
-		"the source ranges exclude its client":             {restrictSources, on(balancer, here), EndpointNotAllowed},
+		"the source ranges exclude its client":             {restrictSources, fromHost(balancer, here), EndpointNotAllowed},
 		"the source ranges include its client":             {restrictSources, flow(pod, balancer, here), EndpointAllowed},
-		"the source ranges do not apply to an external IP": {restrictSources, on(external, here), EndpointAllowed},
+		"the source ranges do not apply to an external IP": {restrictSources, fromHost(external, here), EndpointAllowed},
 		"source ranges were removed": {func(tc *testCluster) {
 			restrictSources(tc)
 			tc.lastScanned = tc.index.Snapshot().Number
 			tc.change(func(s *model.Service) { s.SourceRanges = nil }, all...)
-		}, on(balancer, foreign), NotChanged},
+		}, fromHost(balancer, foreign), NotChanged},
 
-		"a node port":                      {removeRemote, on(served, there), EndpointNotAllowed},
-		"a node port, its endpoint serves": {removeRemote, on(served, here), EndpointAllowed},
-		"a node port, another number":      {removeRemote, on("172.30.0.1:30081", there), NotChanged},
+		"a node port":                      {removeRemote, fromHost(served, there), EndpointNotAllowed},
+		"a node port, its endpoint serves": {removeRemote, fromHost(served, here), EndpointAllowed},
+		"a node port, another number":      {removeRemote, fromHost("172.30.0.1:30081", there), NotChanged},
 		"a node port in IPv6": {removeRemote, flow(host6, "[fd00:30::1]:30080", there6),
 			EndpointNotAllowed},
-		"a node port, to another program's address": {removeRemote, on(served, foreign), Foreign},
-		"the same, before the first scan":           {first(removeRemote), on(served, foreign), EndpointNotAllowed},
-		"the same, at another address":              {first(removeRemote), on(unserved, foreign), Foreign},
-		"the same, after a full sync":               {fullSync, on(served, foreign), Foreign},
-		"our tables sent it to a former endpoint": {removeRemote, with(on(served, foreign), withOwnLabel),
+		"a node port, to another program's address": {removeRemote, fromHost(served, foreign), Foreign},
+		"the same, before the first scan":           {first(removeRemote), fromHost(served, foreign), EndpointNotAllowed},
+		"the same, at another address":              {first(removeRemote), fromHost(unserved, foreign), Foreign},
+		"the same, after a full sync":               {fullSync, fromHost(served, foreign), Foreign},
+		"our tables sent it to a former endpoint": {removeRemote, with(fromHost(served, foreign), withOwnLabel),
 			EndpointNotAllowed},
-		"untranslated, to a node port":                       {addFirst, on(served, served), PredatesEndpoints},
-		"untranslated, at another address":                   {addFirst, on(unserved, unserved), Foreign},
-		"another address, its endpoint serves":               {removeRemote, on(unserved, here), FrontendRemoved},
-		"another address, its endpoint was removed":          {removeRemote, on(unserved, there), FrontendRemoved},
-		"another address, its Service was deleted":           {(*testCluster).remove, on(unserved, there), FrontendRemoved},
-		"another address, another port of the pod":           {removeRemote, on(unserved, "10.244.1.1:8081"), Foreign},
-		"the node port changed":                              {renumber, on(served, there), EndpointNotAllowed},
-		"the node port changed, at another address":          {renumber, on(unserved, there), FrontendRemoved},
-		"the address no longer serves node ports":            {readdress, on(served, there), FrontendRemoved},
-		"the addresses of node ports changed, the ClusterIP": {readdress, on(clusterIP, foreign), NotChanged},
-		"on all addresses, its endpoint serves":              {inScope(onAllAddrs, removeRemote), on(unserved, here), EndpointAllowed},
-		"on all addresses, local by a route, its endpoint was removed": {inScope(onAllAddrs, removeRemote), on(routed, there),
+		"untranslated, to a node port":                       {addFirst, fromHost(served, served), PredatesEndpoints},
+		"untranslated, at another address":                   {addFirst, fromHost(unserved, unserved), Foreign},
+		"another address, its endpoint serves":               {removeRemote, fromHost(unserved, here), FrontendRemoved},
+		"another address, its endpoint was removed":          {removeRemote, fromHost(unserved, there), FrontendRemoved},
+		"another address, its Service was deleted":           {(*testCluster).remove, fromHost(unserved, there), FrontendRemoved},
+		"another address, another port of the pod":           {removeRemote, fromHost(unserved, "10.244.1.1:8081"), Foreign},
+		"the node port changed":                              {renumber, fromHost(served, there), EndpointNotAllowed},
+		"the node port changed, at another address":          {renumber, fromHost(unserved, there), FrontendRemoved},
+		"the address no longer serves node ports":            {readdress, fromHost(served, there), FrontendRemoved},
+		"the addresses of node ports changed, the ClusterIP": {readdress, fromHost(clusterIP, foreign), NotChanged},
+		"on all addresses, its endpoint serves":              {inScope(onAllAddrs, removeRemote), fromHost(unserved, here), EndpointAllowed},
+		"on all addresses, local by a route, its endpoint was removed": {inScope(onAllAddrs, removeRemote), fromHost(routed, there),
 			EndpointNotAllowed},
-		"on all addresses, an address that is not local": {inScope(onAllAddrs, removeRemote), on("198.51.100.8:30080", here),
+		"on all addresses, an address that is not local": {inScope(onAllAddrs, removeRemote), fromHost("198.51.100.8:30080", here),
 			FrontendRemoved},
 		"on all addresses, loopback": {inScope(onAllAddrs, removeRemote),
 			flow(node, "127.0.0.1:30080", here), FrontendRemoved},
@@ -230,8 +230,8 @@ func TestAFlowOfANodePortIsStaleIfAnotherFrontendTakesItsAddress(t *testing.T) {
 func TestTheKernelIsQueriedOnlyIfNeeded(t *testing.T) {
 	local := func(s *model.Service) { ofUDP(s); s.ExternalTrafficLocal = true }
 	for name, test := range map[string]struct {
-		entry conntrack.Entry
-		asks  bool
+		entry   conntrack.Entry
+		looksUp bool
 	}{
 		"not a frontend":                           {flow(host, "203.0.113.7:80", "10.244.1.1:8080"), false},
 		"an endpoint for all clients":              {flow(host, "203.0.113.1:80", "10.244.1.1:8080"), false},
@@ -247,7 +247,7 @@ func TestTheKernelIsQueriedOnlyIfNeeded(t *testing.T) {
 		classifier := tc.newClassifier(time.Now())
 		classifier.isLocal = func(netip.Addr) (bool, error) { calls++; return false, unix.ENOBUFS }
 		class, err := classifier.classify(&test.entry)
-		if (calls > 0) != test.asks || (err != nil) != test.asks || (class == ClientUnknown) != test.asks {
+		if (calls > 0) != test.looksUp || (err != nil) != test.looksUp || (class == ClientUnknown) != test.looksUp {
 			t.Errorf("%s: %d queries, %s, %v", name, calls, class, err)
 		}
 	}

@@ -158,8 +158,8 @@ func (s *Snapshot) Add(e *conntrack.Entry) {
 	if endpoints[key] == nil {
 		node, isKnown := s.nodes[serviceEndpoint{origin.Service, key}]
 		endpoints[key] = &Endpoint{
-			Endpoint: key.addr.String(), Protocol: e.Protocol.String(), Node: node, Zone: origin.Location.Zone,
-			Locality: origin.Location.Locality.String(), Tier: origin.Location.Tier, Removed: !isKnown,
+			Endpoint: key.addr.String(), Protocol: e.Protocol.String(), Node: node, Zone: origin.Placement.Zone,
+			Locality: origin.Placement.Proximity.String(), Tier: origin.Placement.Tier, Removed: !isKnown,
 		}
 	}
 	endpoints[key].add(countsOf(e))
@@ -180,8 +180,8 @@ func (s *Snapshot) Report(node string) Report {
 	report := Report{Node: node, Services: make([]Service, 0, len(s.services)), OtherPrograms: s.otherPrograms, CountsBytes: s.hasBytes}
 	for _, name := range slices.SortedFunc(maps.Keys(s.services), model.ObjectName.Compare) {
 		service := Service{Service: name.String(), ByLocality: map[string]int{}}
-		for _, locality := range serviceindex.Localities {
-			service.ByLocality[locality.String()] = 0
+		for _, proximity := range serviceindex.Proximities {
+			service.ByLocality[proximity.String()] = 0
 		}
 		for _, endpoint := range s.services[name] {
 			service.Endpoints = append(service.Endpoints, *endpoint)

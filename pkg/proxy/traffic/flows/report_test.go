@@ -47,18 +47,18 @@ func testCluster() *model.Cluster {
 	return cluster
 }
 
-func entry(dialled, endpoint string, status conntrack.Status, state uint8) *conntrack.Entry {
-	e := foreignEntry(dialled, endpoint, status, state)
+func entry(origDst, endpoint string, status conntrack.Status, state uint8) *conntrack.Entry {
+	e := foreignEntry(origDst, endpoint, status, state)
 	e.Labels[ruleset.TranslatedLabel/8] = 1 << (ruleset.TranslatedLabel % 8)
 	return e
 }
 
 // foreignEntry returns an entry that another program translated.
-func foreignEntry(dialled, endpoint string, status conntrack.Status, state uint8) *conntrack.Entry {
+func foreignEntry(origDst, endpoint string, status conntrack.Status, state uint8) *conntrack.Entry {
 	client := netip.MustParseAddrPort("10.0.1.99:1000")
 	return &conntrack.Entry{
 		Protocol: model.TCP, Status: status | conntrack.DestinationNAT, State: state,
-		Original: conntrack.Tuple{Source: client, Destination: netip.MustParseAddrPort(dialled)},
+		Original: conntrack.Tuple{Source: client, Destination: netip.MustParseAddrPort(origDst)},
 		Reply:    conntrack.Tuple{Source: netip.MustParseAddrPort(endpoint), Destination: client},
 		Sent:     conntrack.Counter{Bytes: 1500}, Received: conntrack.Counter{Bytes: 2_500_000},
 	}

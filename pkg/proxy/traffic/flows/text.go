@@ -45,15 +45,15 @@ func Text(to io.Writer, report *Report, byEndpoint bool, limit int) error {
 
 func serviceRows(report *Report) [][]string {
 	head := []string{"SERVICE", "UNANSWERED", "OPEN"}
-	for _, locality := range serviceindex.Localities {
-		head = append(head, strings.ToUpper(strings.ReplaceAll(locality.String(), "_", "-")))
+	for _, proximity := range serviceindex.Proximities {
+		head = append(head, strings.ToUpper(strings.ReplaceAll(proximity.String(), "_", "-")))
 	}
 	rows := [][]string{append(head, "ENDING", "SENT", "RECEIVED")}
 	for i := range report.Services {
 		service := &report.Services[i]
 		row := []string{service.Service, fmt.Sprint(service.Unreplied), fmt.Sprint(service.Established)}
-		for _, locality := range serviceindex.Localities {
-			row = append(row, fmt.Sprint(service.ByLocality[locality.String()]))
+		for _, proximity := range serviceindex.Proximities {
+			row = append(row, fmt.Sprint(service.ByLocality[proximity.String()]))
 		}
 		rows = append(rows, append(row, fmt.Sprint(service.Ending), report.bytes(service.Sent), report.bytes(service.Received)))
 	}

@@ -14,40 +14,40 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// Locality is the location of an endpoint relative to this node.
-type Locality uint8
+// Proximity is the location of an endpoint relative to this node. The metrics call it locality.
+type Proximity uint8
 
-// The localities. Unknown is the locality of an endpoint with neither a node nor a zone, and of one on another node if
+// The values of Proximity. Unknown applies to an endpoint with neither a node nor a zone, and to one on another node if
 // this node has no zone.
 const (
-	Unknown Locality = iota
+	Unknown Proximity = iota
 	SameNode
 	SameZone
 	OtherZone
 )
 
-// Localities are all localities.
-var Localities = [...]Locality{SameNode, SameZone, OtherZone, Unknown}
+// Proximities are all values of Proximity.
+var Proximities = [...]Proximity{SameNode, SameZone, OtherZone, Unknown}
 
 // String returns the value of the metric label.
-func (l Locality) String() string {
-	return [...]string{Unknown: "unknown", SameNode: "same_node", SameZone: "same_zone", OtherZone: "other_zone"}[l]
+func (p Proximity) String() string {
+	return [...]string{Unknown: "unknown", SameNode: "same_node", SameZone: "same_zone", OtherZone: "other_zone"}[p]
 }
 
-// Location is the location of an endpoint, and the tier that selects it.
-type Location struct {
-	Locality Locality
+// Placement is where an endpoint is, and the tier that selects it.
+type Placement struct {
+	Proximity Proximity
 	// Tier is the result of selection.Decision.TierOf.
 	Tier string
 	// Zone is the endpoint's zone and OwnZone this node's; empty if unknown.
 	Zone, OwnZone string
 }
 
-// Attribution is the Service of a connection and the location of its endpoint. Many connections share one; it is
+// Attribution is the Service of a connection and the placement of its endpoint. Many connections share one; it is
 // immutable.
 type Attribution struct {
-	Service  model.ObjectName
-	Location Location
+	Service   model.ObjectName
+	Placement Placement
 }
 
 // attributions are the attributions of connections to one port, by endpoint.
@@ -64,18 +64,20 @@ type endpointEntry struct {
 }
 
 func newAttributions(d *selection.Decision) *attributions {
-	newAttribution := func(location Location) *Attribution {
-		return &Attribution{Service: d.Service.Name, Location: location}
+	newAttribution := func(placement Placement) *Attribution {
+		return &Attribution{Service: d.Service.Name, Placement: placement}
 	}
-	result := &attributions{unknown: newAttribution(Location{Tier: selection.TierNone}), endpoints: make([]endpointEntry, 0, len(d.Endpoints))}
-	shared := map[Location]*Attribution{}
+	result := &attributions{
+		unknown: newAttribution(Placement{Tier: selection.TierNone}), endpoints: make([]endpointEntry, 0, len(d.Endpoints)),
+	}
+	shared := map[Placement]*Attribution{}
 	for i := range d.Endpoints {
 		endpoint := &d.Endpoints[i]
-		location := locationOf(d, endpoint)
-		if shared[location] == nil {
-			shared[location] = newAttribution(location)
+		placement := placementOf(d, endpoint)
+		if shared[placement] == nil {
+			shared[placement] = newAttribution(placement)
 		}
-		result.endpoints = append(result.endpoints, endpointEntry{endpoint.Addr, endpoint.Node, shared[location]})
+		result.endpoints = append(result.endpoints, endpointEntry{endpoint.Addr, endpoint.Node, shared[placement]})
 	}
 	slices.SortFunc(result.endpoints, func(a, b endpointEntry) int { return a.addr.Compare(b.addr) })
 	return result
@@ -91,22 +93,22 @@ func (a *attributions) find(endpoint netip.AddrPort) *endpointEntry {
 	return &a.endpoints[i]
 }
 
-// locationOf returns the location of an endpoint.
-func locationOf(decision *selection.Decision, endpoint *model.PortEndpoint) Location {
+// placementOf returns the placement of an endpoint.
+func placementOf(decision *selection.Decision, endpoint *model.PortEndpoint) Placement {
 	view := decision.Viewpoint
 	zone, _ := view.ValueOf(endpoint, policy.Zone)
-	location := Location{Tier: decision.TierOf(endpoint), Zone: zone, OwnZone: view.Node.Labels[string(policy.Zone)]}
+	placement := Placement{Tier: decision.TierOf(endpoint), Zone: zone, OwnZone: view.Node.Labels[string(policy.Zone)]}
 	switch {
 	case endpoint.Node != "" && endpoint.Node == view.Node.Name:
-		location.Locality = SameNode
-	case zone == "" || location.OwnZone == "":
-		location.Locality = Unknown
-	case zone == location.OwnZone:
-		location.Locality = SameZone
+		placement.Proximity = SameNode
+	case zone == "" || placement.OwnZone == "":
+		placement.Proximity = Unknown
+	case zone == placement.OwnZone:
+		placement.Proximity = SameZone
 	default:
-		location.Locality = OtherZone
+		placement.Proximity = OtherZone
 	}
-	return location
+	return placement
 }
 
 // IsOwnNAT reports whether our tables translated a connection of a dump. Another program may translate connections to
@@ -132,8 +134,8 @@ func (x *Index) Attribute(e *conntrack.Entry) *Attribution {
 }
 
 // AttributeEnded returns the attribution of a connection in a DESTROY event, from its addresses alone; a dump gives a
-// more reliable one. Another program's connection is attributed to a Service if it was sent to the Service's address, or
-// to a node port on an address that serves node ports, and went to an endpoint of the Service.
+// more reliable one. Another program's connection is attributed to a Service if it was sent to the Service's address,
+// or to a node port on an address that serves node ports, and went to an endpoint of the Service.
 func (x *Index) AttributeEnded(e *conntrack.Entry) *Attribution {
 	if !isTranslated(e) || e.ReplySrc() == e.OrigDst() {
 		return nil
@@ -141,28 +143,29 @@ func (x *Index) AttributeEnded(e *conntrack.Entry) *Attribution {
 	return x.attribute(e, false)
 }
 
-// attribute returns the attribution of a translated connection. A node port has a port number but no address, and other
-// programs may translate the same number. So unless the connection is known to be ours, it must go to an endpoint of
-// the Service.
+// attribute returns the attribution of a translated connection. A node port matches on any address, so another program
+// may DNAT connections to the same port number. So unless the connection is known to be ours, it must go to an endpoint
+// of the Service.
 func (x *Index) attribute(e *conntrack.Entry, isOwn bool) *Attribution {
-	dialled, endpoint := e.OrigDst(), Endpoint{e.Protocol, e.ReplySrc()}
-	frontend := model.Frontend{Addr: dialled.Addr(), Protocol: e.Protocol, Port: dialled.Port()}
+	origDst, endpoint := e.OrigDst(), Endpoint{e.Protocol, e.ReplySrc()}
+	frontend := model.Frontend{Addr: origDst.Addr(), Protocol: e.Protocol, Port: origDst.Port()}
 	if f := x.lookupRecent(frontend); f != nil {
 		return cmp.Or(x.attributionOf(f, endpoint), f.attributions.unknown)
 	}
-	frontend.Addr = model.AnyAddr(model.FamilyOf(dialled.Addr()))
+	frontend.Addr = model.AnyAddr(model.FamilyOf(origDst.Addr()))
 	switch f := x.lookupRecent(frontend); {
 	case f == nil:
 		return nil
 	case isOwn:
 		return cmp.Or(x.attributionOf(f, endpoint), f.attributions.unknown)
-	case x.Snapshot().Scope.MayServeNodePorts(dialled.Addr()):
+	case x.Snapshot().Scope.MayServeNodePorts(origDst.Addr()):
 		return x.attributionOf(f, endpoint)
 	}
 	return nil
 }
 
-// lookupRecent returns a frontend of the current snapshot, or else the last former one; nil if there is neither.
+// lookupRecent returns a frontend of the current snapshot, or else the one that was removed most recently; nil if there
+// is neither.
 func (x *Index) lookupRecent(frontend model.Frontend) *Frontend {
 	if snapshot := x.Snapshot(); snapshot != nil {
 		if f := snapshot.frontend(frontend); f != nil {
@@ -173,12 +176,12 @@ func (x *Index) lookupRecent(frontend model.Frontend) *Frontend {
 	return former.value
 }
 
-// OwnerOfFlow returns the frontend to which a UDP flow was sent, if it changed after the sync with the given number: an
-// applied one, or one that was removed since and that no endpoint may serve. A frontend with an address of its own
-// precedes a node port.
-func (x *Index) OwnerOfFlow(s *Snapshot, dialled netip.AddrPort, after uint64) *Frontend {
-	for _, addr := range [...]netip.Addr{dialled.Addr(), model.AnyAddr(model.FamilyOf(dialled.Addr()))} {
-		frontend := model.Frontend{Addr: addr, Protocol: model.UDP, Port: dialled.Port()}
+// ChangedFrontend returns the frontend that a UDP flow was sent to, or nil if it has not changed since the sync with
+// number after. It may be a current frontend, or a removed one, which has no allowed endpoints. A frontend with its own
+// address takes precedence over a node port.
+func (x *Index) ChangedFrontend(s *Snapshot, origDst netip.AddrPort, after uint64) *Frontend {
+	for _, addr := range [...]netip.Addr{origDst.Addr(), model.AnyAddr(model.FamilyOf(origDst.Addr()))} {
+		frontend := model.Frontend{Addr: addr, Protocol: model.UDP, Port: origDst.Port()}
 		if f := s.frontend(frontend); f != nil {
 			if s.isChanged(f, after) {
 				return f

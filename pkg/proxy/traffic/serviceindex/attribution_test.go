@@ -27,17 +27,17 @@ func applyDecisions(r *Index, decisions ...selection.Decision) {
 }
 
 // entry returns a connection that our rules sent to an endpoint.
-func entry(client, dialled, endpoint string) conntrack.Entry {
-	e := foreignEntry(client, dialled, endpoint)
+func entry(client, origDst, endpoint string) conntrack.Entry {
+	e := foreignEntry(client, origDst, endpoint)
 	e.Labels[ruleset.TranslatedLabel/8] = 1 << (ruleset.TranslatedLabel % 8)
 	return e
 }
 
 // foreignEntry returns a connection that the rules of another program sent to an endpoint.
-func foreignEntry(client, dialled, endpoint string) conntrack.Entry {
+func foreignEntry(client, origDst, endpoint string) conntrack.Entry {
 	return conntrack.Entry{
 		Protocol: model.TCP, Status: conntrack.DestinationNAT,
-		Original: conntrack.Tuple{Source: addrPort(client), Destination: addrPort(dialled)},
+		Original: conntrack.Tuple{Source: addrPort(client), Destination: addrPort(origDst)},
 		Reply:    conntrack.Tuple{Source: addrPort(endpoint), Destination: addrPort(client)},
 	}
 }
@@ -47,7 +47,8 @@ func attributionText(attribution *Attribution) string {
 	if attribution == nil {
 		return "none"
 	}
-	return fmt.Sprint(attribution.Service, " ", attribution.Location.Locality, " ", attribution.Location.Tier, " ", attribution.Location.Zone)
+	placement := attribution.Placement
+	return fmt.Sprint(attribution.Service, " ", placement.Proximity, " ", placement.Tier, " ", placement.Zone)
 }
 
 func TestConnectionsAreAttributed(t *testing.T) {

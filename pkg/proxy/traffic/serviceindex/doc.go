@@ -1,7 +1,7 @@
 //go:build linux
 
 // Package serviceindex maps each frontend to its Service, the endpoints that may serve its connections, and their
-// location. It retains removed frontends and endpoints for ten minutes. It is a handler of the proxy's decisions.
+// placement. It retains removed frontends and endpoints for ten minutes. It is a handler of the proxy's decisions.
 //
 // Code that reads the connection table looks up each entry here, from any goroutine: a lookup never waits for a sync,
 // and no sync waits for a lookup. The changes of one sync become visible together. The cost of a sync is proportional

@@ -38,7 +38,7 @@ type Index struct {
 	formerEndpoints ttlCache[formerKey, *Attribution]
 }
 
-// formerTTL is how long the Service of a removed frontend and the location of a removed endpoint are retained: a TCP
+// formerTTL is how long the Service of a removed frontend and the placement of a removed endpoint are retained: a TCP
 // connection ends two minutes after its last packet.
 const formerTTL = 10 * time.Minute
 
@@ -194,7 +194,7 @@ func (x *Index) OnSynced(sync selection.SyncState) {
 	now := time.Now()
 	previous := x.current.Load()
 	if previous == nil {
-		previous = &Snapshot{RemovedKnownSince: now, lastChanged: map[model.Family]uint64{}}
+		previous = &Snapshot{RemovalsRecordedSince: now, lastChanged: map[model.Family]uint64{}}
 		defer close(x.complete)
 	}
 	next := *previous
@@ -208,9 +208,9 @@ func (x *Index) OnSynced(sync selection.SyncState) {
 		x.removed.put(endpoint, struct{}{}, now)
 	}
 	if x.removed.expire(now) {
-		next.RemovedKnownSince = now
+		next.RemovalsRecordedSince = now
 	}
-	hasRemoved := len(x.removing) > 0 || next.RemovedKnownSince.Equal(now)
+	hasRemoved := len(x.removing) > 0 || next.RemovalsRecordedSince.Equal(now)
 	x.removing = map[Endpoint]bool{}
 	x.current.Store(&next)
 	if hasRemoved || len(next.ChangedAfter(previous.Number)) > 0 {
@@ -340,7 +340,7 @@ func (x *Index) recordRemoved(previous, current []Frontend) {
 	}
 }
 
-// recordFormer retains the locations of the endpoints that a port no longer has, and reports whether there are any.
+// recordFormer retains the placements of the endpoints that a port no longer has, and reports whether there are any.
 func (x *Index) recordFormer(old, current *Port) (hasFormer bool) {
 	if old == current {
 		return false

@@ -84,9 +84,9 @@ func addrPort(text string) netip.AddrPort { return netip.MustParseAddrPort(text)
 func isNeverLocal(netip.Addr) (bool, error) { return false, nil }
 
 // allows queries the current snapshot.
-func (f *fixture) allows(dialled, endpoint, client string) bool {
+func (f *fixture) allows(origDst, endpoint, client string) bool {
 	f.t.Helper()
-	frontend := f.index.Snapshot().Lookup(model.TCP, addrPort(dialled))
+	frontend := f.index.Snapshot().Lookup(model.TCP, addrPort(origDst))
 	if frontend == nil {
 		return false
 	}
@@ -112,7 +112,7 @@ func TestWhichServiceOwnsAFrontendAndWhichEndpointsMayServeIt(t *testing.T) {
 	fx.accept("web")
 	fx.synced()
 	for _, test := range []struct {
-		dialled, endpoint, client string
+		origDst, endpoint, client string
 		want                      bool
 	}{
 		{"10.96.0.1:80", "10.244.0.1:8080", host, true},
@@ -123,7 +123,7 @@ func TestWhichServiceOwnsAFrontendAndWhichEndpointsMayServeIt(t *testing.T) {
 		{"192.0.2.1:30080", "10.244.1.1:8080", host, false},
 		{"192.0.2.1:30080", "10.244.1.1:8080", pod, true},
 	} {
-		if got := fx.allows(test.dialled, test.endpoint, test.client); got != test.want {
+		if got := fx.allows(test.origDst, test.endpoint, test.client); got != test.want {
 			t.Errorf("%+v: got %t", test, got)
 		}
 	}
@@ -260,14 +260,14 @@ func TestTooManyRemovalsAreUncertain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fx := newFixture(t)
 		fx.synced()
-		first := fx.index.Snapshot().RemovedKnownSince
+		first := fx.index.Snapshot().RemovalsRecordedSince
 		time.Sleep(time.Second)
 		for i := range maxEntries + 10 {
 			addr := netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})
 			fx.index.removing[Endpoint{model.TCP, netip.AddrPortFrom(addr, 80)}] = true
 		}
 		fx.synced()
-		if since := fx.index.Snapshot().RemovedKnownSince; !since.After(first) {
+		if since := fx.index.Snapshot().RemovalsRecordedSince; !since.After(first) {
 			t.Errorf("RemovedKnownSince is %s, want now", since)
 		}
 		fx.synced()

@@ -15,9 +15,9 @@ import (
 
 // Snapshot is the state that one sync applied. It is immutable.
 type Snapshot struct {
-	// RemovedKnownSince is the time since which removed endpoints are known: the end of the first sync, or of a later one
-	// after which some were evicted because there were too many.
-	RemovedKnownSince time.Time
+	// RemovalsRecordedSince is the time since which all removed endpoints are recorded: the end of the first sync, or of a
+	// later one after which some were evicted because there were too many.
+	RemovalsRecordedSince time.Time
 	// Scope defines the meaning of addresses in the tables.
 	Scope selection.Scope
 	// Number is the number of syncs so far.
@@ -68,14 +68,14 @@ type Port struct {
 	attributions *attributions
 }
 
-// Lookup returns the frontend of a destination address. A frontend with an address of its own precedes a node port, as
-// in the tables. Lookup does not check that the address serves node ports.
-func (s *Snapshot) Lookup(protocol model.Protocol, dialled netip.AddrPort) *Frontend {
-	key := model.Frontend{Addr: dialled.Addr(), Protocol: protocol, Port: dialled.Port()}
+// Lookup returns the frontend of a destination address. A frontend with its own address takes precedence over a node
+// port, as in the tables. Lookup does not check that the address serves node ports.
+func (s *Snapshot) Lookup(protocol model.Protocol, origDst netip.AddrPort) *Frontend {
+	key := model.Frontend{Addr: origDst.Addr(), Protocol: protocol, Port: origDst.Port()}
 	if found := s.frontend(key); found != nil {
 		return found
 	}
-	key.Addr = model.AnyAddr(model.FamilyOf(dialled.Addr()))
+	key.Addr = model.AnyAddr(model.FamilyOf(origDst.Addr()))
 	return s.frontend(key)
 }
 

@@ -120,9 +120,9 @@ func TestWhichFlowsAreScanned(t *testing.T) {
 			test.change(fx)
 			fx.index.OnSynced(test.sync)
 			var got []string
-			for _, dialled := range all {
-				if fx.index.OwnerOfFlow(fx.index.Snapshot(), addrPort(dialled), number) != nil {
-					got = append(got, dialled)
+			for _, origDst := range all {
+				if fx.index.ChangedFrontend(fx.index.Snapshot(), addrPort(origDst), number) != nil {
+					got = append(got, origDst)
 				}
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
@@ -149,9 +149,9 @@ func TestWhichEndpointsANodePortHad(t *testing.T) {
 	number := func(port uint16) func(*model.Service) {
 		return func(s *model.Service) { s.Ports[0].Protocol, s.Ports[0].NodePort = model.UDP, port }
 	}
-	check := func(title string, dialled string, want ...string) {
+	check := func(title string, origDst string, want ...string) {
 		t.Helper()
-		f := fx.index.OwnerOfFlow(fx.index.Snapshot(), addrPort(dialled), 0)
+		f := fx.index.ChangedFrontend(fx.index.Snapshot(), addrPort(origDst), 0)
 		if f == nil {
 			t.Fatalf("%s: no frontend", title)
 		}

@@ -172,7 +172,7 @@ func explainMissingPage(status int, body []byte, err error) string {
 	case status == http.StatusForbidden:
 		return "getting pods/proxy in this namespace is forbidden"
 	case status == http.StatusOK:
-		return "the response is not that of a proxy"
+		return "the response does not come from a proxy"
 	case json.Unmarshal(body, &failure) == nil && failure.Message != "":
 		return "request failed: " + sanitize.Truncate(failure.Message)
 	}

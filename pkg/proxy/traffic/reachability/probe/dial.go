@@ -66,7 +66,7 @@ func resultOf(err error, socket int, node netip.Addr) reachability.ProbeResult {
 	return reachability.NoReply
 }
 
-// senderOf returns the sender of the ICMP error that ended a connection; false if there was none.
+// senderOf returns the sender of the ICMP error that ended a connection. It returns false if there was none.
 func senderOf(socket int) (netip.Addr, bool) {
 	control := make([]byte, 512)
 	_, n, _, _, err := unix.Recvmsg(socket, nil, control, unix.MSG_ERRQUEUE|unix.MSG_DONTWAIT)

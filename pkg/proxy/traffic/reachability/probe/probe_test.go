@@ -82,7 +82,7 @@ func clientAddrPort(p uint16) netip.AddrPort {
 }
 
 var (
-	dialled = netip.MustParseAddrPort("10.96.0.10:80")
+	origDst = netip.MustParseAddrPort("10.96.0.10:80")
 	web     = model.ObjectName{Namespace: "shop", Name: "web"}
 )
 
@@ -124,7 +124,7 @@ func (f *fixture) start(slice *model.EndpointSlice, table *conntrack.Conn, nodes
 	cluster.Apply(model.Change{
 		Slices: map[model.ObjectName]*model.EndpointSlice{web: slice},
 		Services: map[model.ObjectName]*model.Service{web: {
-			Name: web, ClusterIPs: []netip.Addr{dialled.Addr()}, Ports: []model.ServicePort{{Protocol: model.TCP, Port: 80}},
+			Name: web, ClusterIPs: []netip.Addr{origDst.Addr()}, Ports: []model.ServicePort{{Protocol: model.TCP, Port: 80}},
 		}},
 	})
 	decisions := selection.NewPlanner(cluster).Decide(web, []model.Family{model.IPv4})
@@ -188,7 +188,7 @@ func (f *fixture) dropProbes(node int) {
 // insertUnreplied adds an unreplied connection to the table.
 func (f *fixture) insertUnreplied(to int, from uint16) {
 	f.table.Insert(connections.Connection{
-		Protocol: model.TCP, OrigSrc: clientAddrPort(from), OrigDst: dialled, ReplySrc: podAddr(to), State: conntrack.TCPSynSent, Timeout: 100,
+		Protocol: model.TCP, OrigSrc: clientAddrPort(from), OrigDst: origDst, ReplySrc: podAddr(to), State: conntrack.TCPSynSent, Timeout: 100,
 		Label: ruleset.TranslatedLabel,
 	})
 }
@@ -199,7 +199,7 @@ func TestAnotherProgramsConnectionIsNoSuspicion(t *testing.T) {
 	f.insertUnreplied(1, 1001)
 	for from := range uint16(10) {
 		f.table.Insert(connections.Connection{
-			Protocol: model.TCP, OrigSrc: clientAddrPort(2000 + from), OrigDst: dialled, ReplySrc: podAddr(2), State: conntrack.TCPSynSent,
+			Protocol: model.TCP, OrigSrc: clientAddrPort(2000 + from), OrigDst: origDst, ReplySrc: podAddr(2), State: conntrack.TCPSynSent,
 			Timeout: 100,
 		})
 	}
@@ -284,7 +284,7 @@ func TestNewConnectionsOfTwoClientsEndASuspicion(t *testing.T) {
 		defer close(inserting)
 		for from := uint16(2000); ctx.Err() == nil; from++ {
 			_ = f.table.TryInsert(connections.Connection{
-				Protocol: model.TCP, OrigSrc: netip.AddrPortFrom(client[from%2], from), OrigDst: dialled, ReplySrc: podAddr(1),
+				Protocol: model.TCP, OrigSrc: netip.AddrPortFrom(client[from%2], from), OrigDst: origDst, ReplySrc: podAddr(1),
 				State: conntrack.TCPEstablished, IsReplied: true, Label: ruleset.TranslatedLabel,
 			})
 			time.Sleep(100 * time.Millisecond)

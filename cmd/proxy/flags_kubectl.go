@@ -55,7 +55,8 @@ type namespaceFlags struct{ namespace string }
 
 func (f *namespaceFlags) register(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.namespace, "namespace", "n", "",
-		"`NAMESPACE` of the Services, also of a NAME without one (default: all namespaces; for a NAME, the namespace of the kubeconfig's context)")
+		"`NAMESPACE` of the Services, also of a NAME without one "+
+			"(default: all namespaces; for a NAME, the namespace of the kubeconfig's context)")
 }
 
 // query returns which Services are requested: all, all of a namespace, or the one named by the argument. A name

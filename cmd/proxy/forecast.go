@@ -205,7 +205,8 @@ func (f *forecastFlags) Validate() error {
 		errs = append(errs, fmt.Errorf("--top %d must be 0 or more", f.top))
 	}
 	if f.output == "html" && len(f.changes) > 0 {
-		errs = append(errs, errors.New("-o html shows one state, and no before and after; omit --without-nodes, --evacuate, --annotate and --scale"))
+		errs = append(errs, errors.New("-o html shows one state, and no before and after; "+
+			"omit --without-nodes, --evacuate, --annotate and --scale"))
 	}
 	return errors.Join(errs...)
 }

@@ -195,7 +195,8 @@ func TestMeasuredDemandIsRecommended(t *testing.T) {
 		"no bound": {unbounded, adviceForNewBound,
 			[]string{`vicinity.dev/demand-source: "measured"`, `vicinity.dev/max-load: "120%"`}},
 		"no bound, and nothing is measured": {
-			strings.Replace(unbounded, demandOfWeb, "", 1), "with a load bound of 120% the highest expected load is", []string{`vicinity.dev/max-load: "120%"`},
+			strings.Replace(unbounded, demandOfWeb, "", 1), "with a load bound of 120% the highest expected load is",
+			[]string{`vicinity.dev/max-load: "120%"`},
 		},
 	} {
 		got := proxyCommand(t, "forecast", "--manifests", writeManifests(t, test.state))

@@ -151,7 +151,9 @@ func TestForecastChecksLimitsInAPipeline(t *testing.T) {
 			"--max-load 1.5", 1,
 			`^proxy: shop/cart: the expected load of 10.244.0.17:8080 is 2.67 times the mean, and --max-load is 1.5\nproxy: shop/mail: .*\n$`,
 		},
-		"a load in percent": {"--max-load 150% shop/cart", 1, `^proxy: shop/cart: the expected load .* is 2.67 times the mean, and --max-load is 1.5\n$`},
+		"a load in percent": {
+			"--max-load 150% shop/cart", 1, `^proxy: shop/cart: the expected load .* is 2.67 times the mean, and --max-load is 1.5\n$`,
+		},
 		"a share in percent": {
 			"--min-in-zone 80% shop/api", 1, `^proxy: shop/api: 33 % of its connections stay in the zone, and --min-in-zone is 0.8\n$`,
 		},

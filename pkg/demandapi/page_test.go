@@ -18,7 +18,8 @@ func TestParseReturnsThePage(t *testing.T) {
 		Counts: map[string]uint64{"shop/web": 6024, "shop/cart": 1, "a/b": 1<<64 - 1}, Open: map[string]uint64{"shop/web": 310},
 	}
 	text := string(page.Text())
-	want := "cursor abc-1\nseconds 30.012\nleft-out 7\na/b 18446744073709551615\nshop/cart 1\nshop/web 6024\nopen-services 1\nopen shop/web 310\n"
+	want := "cursor abc-1\nseconds 30.012\nleft-out 7\na/b 18446744073709551615\nshop/cart 1\nshop/web 6024\n" +
+		"open-services 1\nopen shop/web 310\n"
 	if text != want {
 		t.Errorf("page is\n%swant\n%s", text, want)
 	}

@@ -29,8 +29,9 @@ const (
 	maxEventsPerRound = 10
 	// maxNotedError bounds the error in a note, in bytes. The API server accepts notes of 1,024 bytes.
 	maxNotedError = 500
-	// ReasonDemandSkew and ReasonDemandUnreported are the reasons of the Events.
-	ReasonDemandSkew       = "DemandSkew"
+	// ReasonDemandSkew is the reason of the Event on a Service.
+	ReasonDemandSkew = "DemandSkew"
+	// ReasonDemandUnreported is the reason of the Event on a Node.
 	ReasonDemandUnreported = "DemandUnreported"
 )
 

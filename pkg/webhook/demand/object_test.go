@@ -108,9 +108,9 @@ func newReport(reason Reason, skew float64) Report {
 }
 
 // storedObject returns the object of shop/web, as it would be stored.
-func storedObject(t *testing.T, uid string) *v1alpha1.ServiceDemand {
+func storedObject(t *testing.T) *v1alpha1.ServiceDemand {
 	t.Helper()
-	object, err := newObject(service("web", uid), nil, newReport(First, 2).Decision, Round{Reporting: 9, Nodes: 10}, midnight)
+	object, err := newObject(service("web", "1"), nil, newReport(First, 2).Decision, Round{Reporting: 9, Nodes: 10}, midnight)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func TestNewObject(t *testing.T) {
 		NodesReporting: 9, NodesTotal: 10, ConnectionsPerMinute: 600,
 		ObservedAt: metav1.NewTime(midnight),
 	}
-	got := storedObject(t, "1")
+	got := storedObject(t)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("object (-want +got):\n%s", diff)
 	}
@@ -139,9 +139,9 @@ func TestNewObject(t *testing.T) {
 
 // TestChanges also checks what is not written.
 func TestChanges(t *testing.T) {
-	foreign := storedObject(t, "1")
+	foreign := storedObject(t)
 	foreign.Labels = nil
-	unrequested := newState(map[string]string{"web": "1"}, storedObject(t, "1"))
+	unrequested := newState(map[string]string{"web": "1"}, storedObject(t))
 	unrequested.services["shop/web"] = service("web", "1", policy.ClientsAnnotation, "shop/front")
 	tooManyZones := newReport(First, 2)
 	tooManyZones.Shares = map[string]float64{}
@@ -152,7 +152,7 @@ func TestChanges(t *testing.T) {
 		report.Reason, report.Skew = Changed, 4
 		return report
 	}
-	otherVersion := storedObject(t, "1")
+	otherVersion := storedObject(t)
 	otherVersion.ObservedAt, otherVersion.Zones = metav1.Time{}, []v1alpha1.ZoneDemand{{Zone: "a"}}
 	for _, c := range []struct {
 		name string
@@ -162,17 +162,17 @@ func TestChanges(t *testing.T) {
 	}{
 		{"the first estimate", newState(map[string]string{"web": "1"}), newReport(First, 2), "create 2"},
 		{"few connections", newState(map[string]string{"web": "1"}), newReport(InsufficientData, 0), ""},
-		{"unchanged shares", newState(map[string]string{"web": "1"}, storedObject(t, "1")), newReport(Unchanged, 1), ""},
-		{"changed shares", newState(map[string]string{"web": "1"}, storedObject(t, "1")), newReport(Changed, 3), "update 3"},
-		{"below the threshold", newState(map[string]string{"web": "1"}, storedObject(t, "1")), newReport(BelowThreshold, 1), "delete 1"},
-		{"written for an earlier Service of that name", newState(map[string]string{"web": "2"}, storedObject(t, "1")), newReport(First, 2),
+		{"unchanged shares", newState(map[string]string{"web": "1"}, storedObject(t)), newReport(Unchanged, 1), ""},
+		{"changed shares", newState(map[string]string{"web": "1"}, storedObject(t)), newReport(Changed, 3), "update 3"},
+		{"below the threshold", newState(map[string]string{"web": "1"}, storedObject(t)), newReport(BelowThreshold, 1), "delete 1"},
+		{"written for an earlier Service of that name", newState(map[string]string{"web": "2"}, storedObject(t)), newReport(First, 2),
 			"delete +Inf"},
-		{"the Service was deleted", newState(nil, storedObject(t, "1")), Report{}, "delete +Inf"},
+		{"the Service was deleted", newState(nil, storedObject(t)), Report{}, "delete +Inf"},
 		{"written by another version of the webhook", newState(map[string]string{"web": "1"}, otherVersion), newReport(First, 2), "delete +Inf"},
 		{"no longer requested", unrequested, Report{}, "delete +Inf"},
 		{"unmanaged", newState(map[string]string{"web": "1"}, foreign), newReport(First, 2), ""},
 		{"too many zones", newState(map[string]string{"web": "1"}), tooManyZones, "at most 512 allowed"},
-		{"too many zones, and a stored object", newState(map[string]string{"web": "1"}, storedObject(t, "1")), asChanged(tooManyZones),
+		{"too many zones, and a stored object", newState(map[string]string{"web": "1"}, storedObject(t)), asChanged(tooManyZones),
 			"delete 4; at most 512 allowed"},
 	} {
 		changes, err := c.seen.changes(midnight, Round{Decided: map[string]Report{"shop/web": c.what}})
@@ -205,7 +205,7 @@ func TestAssumedZonesAreWrittenEveryTenMinutes(t *testing.T) {
 		{60, []string{"a"}, nil, true},
 		{9, nil, []string{"a"}, false},
 	} {
-		object := storedObject(t, "1")
+		object := storedObject(t)
 		for i := range object.Zones {
 			object.Zones[i].Assumed = slices.Contains(c.published, object.Zones[i].Zone)
 		}
@@ -223,7 +223,7 @@ func TestAssumedZonesAreWrittenEveryTenMinutes(t *testing.T) {
 
 // TestPublishedStateIsPassedToTheEstimator checks what a new leader continues from.
 func TestPublishedStateIsPassedToTheEstimator(t *testing.T) {
-	object := storedObject(t, "1")
+	object := storedObject(t)
 	object.EffectiveNodes, object.Zones[0].OpenPPM = 8, 1_000_000
 	got, exists := newState(map[string]string{"web": "1"}, object).lookupService()("shop/web")
 	want := Service{

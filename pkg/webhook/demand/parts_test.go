@@ -174,7 +174,7 @@ func BenchmarkFollowing(b *testing.B) {
 				fmt.Fprintln(w)
 			}
 		}
-		w.Flush()
+		_ = w.Flush()
 	}
 }
 
@@ -214,7 +214,7 @@ func BenchmarkParts(b *testing.B) {
 			}
 			fmt.Fprintln(w)
 		}
-		w.Flush()
+		_ = w.Flush()
 	}
 }
 
@@ -267,7 +267,7 @@ func oddScenarios() map[string]func() float64 {
 			return float64(len(w.publishedAt)) / 24
 		},
 		"two Services that call each other: mean of the busiest": func() float64 {
-			return pairs(1)["6-1-1 and 1-1-6, clients alike, 0.9 calls back"].run().mean
+			return pairs()["6-1-1 and 1-1-6, clients alike, 0.9 calls back"].run().mean
 		},
 		"retries at full load: busiest": func() float64 {
 			w := newSimulation(1, clusterShapes()["6-1-1"], proportions(1, 1, 1))

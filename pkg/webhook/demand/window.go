@@ -63,8 +63,8 @@ func (w *window) sum() {
 	for _, b := range w.buckets {
 		addTo(w.sums, b.counts)
 	}
-	for i := len(w.zones) - 1; i >= 0; i-- {
-		if w.sums[i] == 0 {
+	for i, sum := range slices.Backward(w.sums) {
+		if sum == 0 {
 			w.zones, w.sums = slices.Delete(w.zones, i, i+1), slices.Delete(w.sums, i, i+1)
 			for b := range w.buckets {
 				w.buckets[b].counts = slices.Delete(w.buckets[b].counts, i, i+1)
@@ -132,14 +132,6 @@ func (w *window) shares() map[string]float64 {
 		shares[zone] = w.sums[i] / total
 	}
 	return shares
-}
-
-// count returns the number of connections from a zone.
-func (w *window) count(zone string) float64 {
-	if i, isKnown := slices.BinarySearch(w.zones, zone); isKnown {
-		return w.sums[i]
-	}
-	return 0
 }
 
 func addTo(sums, counts []float64) {

@@ -200,7 +200,8 @@ func TestALoadBoundReportsWhatItPrevents(t *testing.T) {
 		},
 		"no endpoint would be overloaded": {
 			keys: []policy.Key{"example.com/zone", policy.AnyNode}, nearby: 3, demand: assumed,
-			message: "No endpoint needs the load bound: without it, the expected load of the busiest, 10.244.1.0:8080, would be 1.00 times the mean.",
+			message: "No endpoint needs the load bound: without it, the expected load of the busiest, 10.244.1.0:8080, " +
+				"would be 1.00 times the mean.",
 		},
 		"all clients are on this node": {
 			keys: []policy.Key{"example.com/zone", policy.AnyNode}, nearby: 2, clients: []string{"default/api", "default/none"},
@@ -210,8 +211,9 @@ func TestALoadBoundReportsWhatItPrevents(t *testing.T) {
 		},
 		"no client is ready": {
 			keys: []policy.Key{"example.com/zone", policy.AnyNode}, nearby: 3, clients: []string{"default/none"},
-			message: "No endpoint needs the load bound: without it, the expected load of the busiest, 10.244.1.0:8080, would be 1.00 times the mean.",
-			demand:  "Demand is assumed. No endpoint of default/none is ready on a Node, so each Node counts as one client.", warnings: 1,
+			message: "No endpoint needs the load bound: without it, the expected load of the busiest, 10.244.1.0:8080, " +
+				"would be 1.00 times the mean.",
+			demand: "Demand is assumed. No endpoint of default/none is ready on a Node, so each Node counts as one client.", warnings: 1,
 		},
 		"no usable endpoint": {
 			keys: []policy.Key{"example.com/rack"}, nearby: 1, load: map[string]explain.EndpointLoad{},

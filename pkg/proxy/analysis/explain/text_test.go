@@ -83,7 +83,9 @@ func splitPort() explain.PortReport {
 		},
 		Slots: map[string]int{"10.244.1.5:8080": 28, "10.244.1.16:8080": 4},
 	}
-	port.Load = &explain.Load{Message: "Without the load bound, the expected load of one endpoint would be higher.", Demand: "Each Node counts as one client."}
+	port.Load = &explain.Load{
+		Message: "Without the load bound, the expected load of one endpoint would be higher.", Demand: "Each Node counts as one client.",
+	}
 	return port
 }
 

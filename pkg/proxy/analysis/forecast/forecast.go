@@ -246,7 +246,8 @@ func (f *forecaster) equivalentSetting(
 	case setting.needsHints() && (len(object.Spec.Selector) == 0 || !slices.ContainsFunc(endpointSlices, isWrittenByController)):
 		return "no controller writes hints into the EndpointSlices of this Service", None
 	case setting.isMeasured && parsed.IsHeadless:
-		return "connections to a headless Service are not counted, so a load bound is planned with assumed demand", policy.FormatMaxLoad(setting.bound)
+		return "connections to a headless Service are not counted, so a load bound is planned with assumed demand",
+			policy.FormatMaxLoad(setting.bound)
 	case setting.bound > 0 && parsed.ExternalTrafficLocal:
 		return "a load bound has no effect with externalTrafficPolicy: Local", Now
 	}

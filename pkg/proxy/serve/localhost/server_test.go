@@ -136,9 +136,11 @@ func TestPickerAffinity(t *testing.T) {
 		after time.Duration
 		want  netip.AddrPort
 	}{
-		"a client stays within the timeout":                       {target{endpoints: []netip.AddrPort{a, b, b}, affinity: time.Minute}, time.Second, a},
-		"a client stays with an endpoint that only keeps clients": {target{endpoints: onB, stickyOnly: []netip.AddrPort{a}, affinity: time.Minute}, 0, a},
-		"a client leaves a removed endpoint":                      {target{endpoints: onB, affinity: time.Minute}, 0, b},
+		"a client stays within the timeout": {target{endpoints: []netip.AddrPort{a, b, b}, affinity: time.Minute}, time.Second, a},
+		"a client stays with an endpoint that only keeps clients": {
+			target{endpoints: onB, stickyOnly: []netip.AddrPort{a}, affinity: time.Minute}, 0, a,
+		},
+		"a client leaves a removed endpoint": {target{endpoints: onB, affinity: time.Minute}, 0, b},
 		"affinity expires after the timeout": {target{endpoints: onB, stickyOnly: []netip.AddrPort{a},
 			affinity: time.Minute}, time.Minute, b},
 		"affinity ends when it is turned off": {target{endpoints: onB, stickyOnly: []netip.AddrPort{a}}, 0, b},

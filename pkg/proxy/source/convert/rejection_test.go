@@ -40,7 +40,8 @@ func TestRejectionRoundTrip(t *testing.T) {
 		},
 	}
 	values[ServiceDemands] = &model.Demand{
-		Zones: map[string]uint32{"": 1, "a": 999_999}, Open: map[string]uint32{"a": 1}, AssumedZones: []string{"a"}, EffectiveNodes: 8, Averaged: true,
+		Zones: map[string]uint32{"": 1, "a": 999_999}, Open: map[string]uint32{"a": 1}, AssumedZones: []string{"a"},
+		EffectiveNodes: 8, Averaged: true,
 		ObservedAt:     time.Unix(1_800_000_000, 0).UTC(),
 		NodesReporting: 9, NodesTotal: 10, ConnectionsPerMinute: 30_012,
 	}

@@ -113,7 +113,7 @@ func TestMissingMeasuredDemandIsExplained(t *testing.T) {
 		want  []string
 	}{
 		"no ServiceDemand": {boundedManifests(""), nil, []string{string(v1alpha1.NoUsableDemand),
-			"The bound of shop/web is planned with assumed demand",
+			"The load bound of shop/web is planned with assumed demand",
 			"kubectl get servicedemands -A",
 			"component demand", "'forecast --demand FILE' compares"}},
 		"only a ServiceDemand of another Service": {boundedManifests("", other), nil, []string{string(v1alpha1.NoUsableDemand),

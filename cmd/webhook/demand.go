@@ -12,6 +12,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/apis/vicinity/v1alpha1"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand/cluster"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand/pull"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/metrics"
 )
@@ -30,7 +31,7 @@ func (w *webhook) measureDemand(ctx context.Context) error {
 		Namespace: w.flags.namespace, Identity: identity, Account: w.flags.demandAccount,
 		Proxies: types.NamespacedName{Namespace: namespace, Name: name},
 		Puller:  pull.New(w.flags.demandPort, nil), Observer: demandObserver{w.recorder}, Log: w.log,
-		MeasuredByDefault: w.flags.defaultDemandSource == policy.Measured,
+		Settings: cluster.Settings{MeasuredByDefault: w.flags.defaultDemandSource == policy.Measured},
 	})
 }
 

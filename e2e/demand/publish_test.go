@@ -140,7 +140,7 @@ func TestLeaseIsRenewedWhile90PercentReport(t *testing.T) {
 	c := newFakeClusterOfEight(t)
 	c.service(t, "shop", "web", "")
 	c.setDemand("shop/web", 100, 100, 100, 900, 900, 900, 100) // the last node does not respond
-	r := c.start(t, "one", func(o *demand.Options) { o.MeasuredByDefault = true })
+	r := c.start(t, "one", func(o *demand.Options) { o.Settings.MeasuredByDefault = true })
 	c.waitFor(t, func(d *v1alpha1.ServiceDemand) bool {
 		return zoneDemand(d, "b") > 600_000 && zoneDemand(d, "") >= 240_000 && d.Zones[0].Assumed && d.NodesReporting == 7 && d.NodesTotal == 8
 	})

@@ -112,17 +112,14 @@ func (f *Aggregator) AddReport(node string, at time.Time, page demandapi.Page) {
 		if open == nil {
 			open = f.nodes[node].open()
 		}
-		report.counts = make([]count, 0, len(page.Counts))
-		for service, opened := range page.Counts {
+		services := maps.Clone(open)
+		maps.Copy(services, page.Counts)
+		report.counts = make([]count, 0, len(services))
+		for service := range services {
 			report.counts = append(report.counts, count{
-				service: unique.Make(service), perSec: float32(min(float64(opened)/page.Duration.Seconds(), maxRate)),
+				service: unique.Make(service), perSec: float32(min(float64(page.Counts[service])/page.Duration.Seconds(), maxRate)),
 				open: float32(min(float64(open[service]), maxOpen)),
 			})
-		}
-		for service, open := range open {
-			if _, isCounted := page.Counts[service]; !isCounted {
-				report.counts = append(report.counts, count{service: unique.Make(service), open: float32(min(float64(open), maxOpen))})
-			}
 		}
 	}
 	f.nodes[node] = report
@@ -208,6 +205,7 @@ type sums struct {
 
 // sum adds up the demand on each existing Service.
 func (f *Aggregator) sum(took time.Duration, z *zonedNodes, services Services) map[string]*sums {
+	byName := map[string]*sums{}
 	byService := map[unique.Handle[string]]*sums{} // nil means that the Service does not exist
 	for i, node := range z.nodes {
 		for _, n := range f.nodes[node.Name].counts {
@@ -215,6 +213,7 @@ func (f *Aggregator) sum(took time.Duration, z *zonedNodes, services Services) m
 			if !isKnown {
 				if _, exists := services(n.service.Value()); exists {
 					s = &sums{perSec: make([]float64, len(z.zones)), open: make([]float64, len(z.zones))}
+					byName[n.service.Value()] = s
 				}
 				byService[n.service] = s
 			}
@@ -224,12 +223,6 @@ func (f *Aggregator) sum(took time.Duration, z *zonedNodes, services Services) m
 				opened := float64(n.perSec) * took.Seconds()
 				s.pairs += max(0, opened*(opened-1))
 			}
-		}
-	}
-	byName := make(map[string]*sums, len(byService))
-	for service, s := range byService {
-		if s != nil {
-			byName[service.Value()] = s
 		}
 	}
 	return byName

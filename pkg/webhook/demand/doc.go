@@ -8,7 +8,7 @@
 //
 // README.md explains the estimator, and has measurements of what each part of it is for. To change how reports are added
 // up, start in aggregator.go; for the statistics, in estimate.go and window.go. The rounds are in publisher.go, and
-// Events in events.go. settings.go decides for which Services demand is published, changes.go and object.go what is
-// written, and reconcile.go writes it. Package cluster reads Nodes and Services, pull requests the counts, writequeue
-// has the budget of writes, and overload compares load bounds with measured demand.
+// Events in events.go. changes.go and object.go decide what is written, and reconcile.go writes it. Package cluster reads
+// Nodes and Services, and decides for which demand is published; pull requests the counts, writequeue has the budget of
+// writes, and overload compares load bounds with measured demand.
 package demand

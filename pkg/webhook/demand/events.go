@@ -24,7 +24,6 @@ const (
 	// minProblemDuration is how long a problem must last before an Event about it. The alerts VicinityDemandSkew and
 	// VicinityDemandUnreported use the same duration.
 	minProblemDuration = 30 * time.Minute
-	reportedBy         = "vicinity-webhook"
 	// maxEventsPerRound bounds the Events of one round; others wait for the next one.
 	maxEventsPerRound = 10
 	// maxNotedError bounds the error in a note, in bytes. The API server accepts notes of 1,024 bytes.
@@ -80,7 +79,7 @@ func (w *eventWriter) write(ctx context.Context, now time.Time, current []proble
 		event := &eventsv1.Event{
 			ObjectMeta: metav1.ObjectMeta{GenerateName: "demand-", Namespace: namespace},
 			EventTime:  metav1.NewMicroTime(now), Type: corev1.EventTypeWarning, Reason: p.reason, Action: "Measure",
-			ReportingController: reportedBy, ReportingInstance: w.identity, Regarding: p.regarding, Note: p.note,
+			ReportingController: managerName, ReportingInstance: w.identity, Regarding: p.regarding, Note: p.note,
 		}
 		if _, err := w.events.Events(namespace).Create(ctx, event, metav1.CreateOptions{}); err != nil {
 			errs = append(errs, fmt.Errorf("write an Event on %s %s/%s: %w", p.regarding.Kind, p.regarding.Namespace, p.regarding.Name, err))

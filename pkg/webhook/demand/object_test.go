@@ -16,6 +16,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/apis/vicinity/v1alpha1"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand/cluster"
 )
 
 var midnight = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -90,7 +91,7 @@ func service(name, uid string, annotations ...string) *corev1.Service {
 // newState returns a state with Services with measured demand, by name and UID.
 func newState(uids map[string]string, objects ...*v1alpha1.ServiceDemand) *state {
 	s := &state{services: map[string]*corev1.Service{}, objects: map[string]*v1alpha1.ServiceDemand{}}
-	s.shouldPublish = (&Options{}).publishesDemand
+	s.shouldPublish = cluster.Settings{}.PublishesDemand
 	for name, uid := range uids {
 		s.services["shop/"+name] = service(name, uid, policy.DemandSourceAnnotation, "measured")
 	}
@@ -231,34 +232,5 @@ func TestPublishedStateIsPassedToTheEstimator(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" || !exists {
 		t.Errorf("exists: %t, Service (-want +got):\n%s", exists, diff)
-	}
-}
-
-func TestSettingsPublishAndCompare(t *testing.T) {
-	for _, c := range []struct {
-		clients, source    string // empty: no annotation
-		byWord, byDefault  bool
-		isCompared, orElse bool // with the assumed demand: without the default, and with it
-	}{
-		{"", "", false, true, true, false},
-		{"", "measured", true, true, false, false},
-		{" ingress/nginx ", "measured", true, true, false, false},
-		{"ingress/nginx", "", false, false, false, false},
-		{"measured", "", false, true, false, false}, // it is ignored, and the default applies
-		{"", "Measured", false, true, true, false},
-	} {
-		s := service("web", "1")
-		if c.clients != "" {
-			metav1.SetMetaDataAnnotation(&s.ObjectMeta, policy.ClientsAnnotation, c.clients)
-		}
-		if c.source != "" {
-			metav1.SetMetaDataAnnotation(&s.ObjectMeta, policy.DemandSourceAnnotation, c.source)
-		}
-		byAnnotation, byDefault := &Options{}, &Options{MeasuredByDefault: true}
-		got := [4]bool{byAnnotation.publishesDemand(s), byDefault.publishesDemand(s), byAnnotation.isComparable(s), byDefault.isComparable(s)}
-		if want := [4]bool{c.byWord, c.byDefault, c.isCompared, c.orElse}; got != want {
-			t.Errorf("clients %q, source %q: published, published by default, comparable, comparable by default: %v, want %v",
-				c.clients, c.source, got, want)
-		}
 	}
 }

@@ -45,8 +45,7 @@ type Options struct {
 	Log     *slog.Logger
 	// Observer receives the results.
 	Observer Observer
-	// MeasuredByDefault is set if demand is also published for Services with a load bound that name no clients.
-	MeasuredByDefault bool
+	Settings cluster.Settings
 	// Every overrides the pull interval, and MinProblemDuration how long a problem must last before an Event; 0 means the
 	// default.
 	Every, MinProblemDuration time.Duration
@@ -201,7 +200,7 @@ func (l *leader) finishRound(
 	ctx context.Context, now time.Time, interval time.Duration, nodes cluster.Nodes, services map[string]*corev1.Service,
 ) (Round, error) {
 	objects, canPublish := l.reconciler.read(ctx)
-	seen := &state{services, l.options.publishesDemand, objects}
+	seen := &state{services, l.options.Settings.PublishesDemand, objects}
 	for name := range objects {
 		if seen.managed(name) != nil && seen.shouldPublish(services[name]) {
 			l.aggregator.Track(name)
@@ -219,12 +218,12 @@ func (l *leader) finishRound(
 func (l *leader) reportProblems(
 	ctx context.Context, now time.Time, round Round, nodes cluster.Nodes, services map[string]*corev1.Service, pullErrs pull.Errors,
 ) error {
-	maps.DeleteFunc(round.Services, func(name string, _ Report) bool { return !l.options.isComparable(services[name]) })
+	maps.DeleteFunc(round.Services, func(name string, _ Report) bool { return !l.options.Settings.IsComparable(services[name]) })
 	demands := map[string]overload.Demand{}
 	for name, report := range round.Services {
 		// An endpoint gets at most MaxSkew times what the bound allows.
 		if report.MaxSkew > minOverload && report.ConnectionsPerMinute > minRate {
-			demands[name] = overload.Demand{Service: services[name], Topology: l.options.topologyOf(services[name]), Shares: report.Shares}
+			demands[name] = overload.Demand{Service: services[name], Topology: l.options.Settings.Topology(services[name]), Shares: report.Shares}
 		}
 	}
 	overloads, err := l.overloads.Check(ctx, now, demands, nodes.Labels)

@@ -58,7 +58,9 @@ func (c *testCluster) startDiallers(t *testing.T) *diallers {
 		if zoneNamed(node.Name) == busyZone {
 			share = 0.9 / float64(inZone[true])
 		}
-		clients.Go(func() { diallers.request(i, time.Duration(float64(time.Second)/(share*connectionsPerSecond)), stop) })
+		clients.Go(func() {
+			repeat(time.Duration(float64(time.Second)/(share*connectionsPerSecond)), stop, func() { diallers.request(i) })
+		})
 	}
 	t.Cleanup(func() {
 		close(stop)
@@ -70,9 +72,9 @@ func (c *testCluster) startDiallers(t *testing.T) *diallers {
 	return diallers
 }
 
-// request starts a connection from a pod once in each pause, without waiting for earlier ones. It catches up after
+// repeat starts a call once in each pause until stop is closed, without waiting for earlier ones. It catches up after
 // delays of a busy machine, so that the zones' shares stay the same.
-func (d *diallers) request(pod int, pause time.Duration, stop chan struct{}) {
+func repeat(pause time.Duration, stop chan struct{}, call func()) {
 	var dialling sync.WaitGroup
 	defer dialling.Wait()
 	for next := time.Now(); ; next = next.Add(pause) {
@@ -81,17 +83,20 @@ func (d *diallers) request(pod int, pause time.Duration, stop chan struct{}) {
 			return
 		case <-time.After(time.Until(next)):
 		}
-		dialling.Go(func() {
-			reply, err := d.cluster.pods[pod].Get(d.cluster.web)
-			if err != nil {
-				d.failed.Add(1)
-				return
-			}
-			d.mutex.Lock()
-			defer d.mutex.Unlock()
-			d.counts[reply.Pod]++
-		})
+		dialling.Go(call)
 	}
+}
+
+// request makes a connection from a pod.
+func (d *diallers) request(pod int) {
+	reply, err := d.cluster.pods[pod].Get(d.cluster.web)
+	if err != nil {
+		d.failed.Add(1)
+		return
+	}
+	d.mutex.Lock()
+	defer d.mutex.Unlock()
+	d.counts[reply.Pod]++
 }
 
 // counted returns the number of responses so far by pod.

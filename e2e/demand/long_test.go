@@ -44,23 +44,15 @@ func (c *testCluster) load(t *testing.T) *longConnections {
 		if isLong {
 			rate, connect = longPerSecond, func() error { return long.hold(c, c.pods[i], stop) }
 		}
+		pause := time.Duration(float64(time.Second) * float64(inZone[isLong]) / rate)
 		clients.Go(func() {
-			ticks := time.NewTicker(time.Duration(float64(time.Second) * float64(inZone[isLong]) / rate))
-			defer ticks.Stop()
-			for {
-				select {
-				case <-stop:
-					return
-				case <-ticks.C:
+			repeat(pause, stop, func() {
+				if connect() != nil {
+					long.mutex.Lock()
+					defer long.mutex.Unlock()
+					long.failed++
 				}
-				clients.Go(func() {
-					if connect() != nil {
-						long.mutex.Lock()
-						defer long.mutex.Unlock()
-						long.failed++
-					}
-				})
-			}
+			})
 		})
 	}
 	t.Cleanup(func() {

@@ -42,7 +42,7 @@ func (d Demand) kinds() kind {
 	if d.openByZone != nil {
 		return numKinds
 	}
-	return openConnections
+	return newConnections + 1
 }
 
 // ByLabels returns the demand that the nodes' labels set.

@@ -78,7 +78,7 @@ func newObject(
 	return object, nil
 }
 
-// zoneDemands returns the demand of each zone, sorted by zone. Zones without any are omitted.
+// zoneDemands returns the demand of each zone, sorted by zone. Zones without any are omitted. assumed must be sorted.
 func zoneDemands(decision Decision, assumed []string) []v1alpha1.ZoneDemand {
 	demand, open := inPPM(decision.Shares), inPPM(decision.Open)
 	names := zonesOf(decision.Shares, decision.Open)
@@ -87,7 +87,8 @@ func zoneDemands(decision Decision, assumed []string) []v1alpha1.ZoneDemand {
 	}
 	var zones []v1alpha1.ZoneDemand
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		zone := v1alpha1.ZoneDemand{Zone: name, DemandPPM: demand[name], OpenPPM: open[name], Assumed: slices.Contains(assumed, name)}
+		_, isAssumed := slices.BinarySearch(assumed, name)
+		zone := v1alpha1.ZoneDemand{Zone: name, DemandPPM: demand[name], OpenPPM: open[name], Assumed: isAssumed}
 		if zone.DemandPPM > 0 || zone.OpenPPM > 0 || zone.Assumed {
 			zones = append(zones, zone)
 		}

@@ -45,6 +45,7 @@ type Options struct {
 	Log     *slog.Logger
 	// Observer receives the results.
 	Observer Observer
+	// Settings decide for which Services demand is published.
 	Settings cluster.Settings
 	// Every overrides the pull interval, and MinProblemDuration how long a problem must last before an Event; 0 means the
 	// default.
